@@ -1,0 +1,17 @@
+#include "bind.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "dispatch.h"
+
+NB_MODULE(_core, module) {
+    using namespace lethevec;
+    module.doc() = "The native core of lethevec. Private: its functions trust their callers' values.";
+    module.def("built_isas", &built_isas, "Instruction sets in this build, narrowest first.");
+    module.def("supported_isas", &supported_isas, "Those of them that this machine can run.");
+    module.def("cpu_features", &cpu_features, "CPU features that the choice looks at.");
+    module.def("use_isa", &use_isa, "name"_a, "Switch the kernels of the whole process.");
+    module.def("active_isa", [] { return std::string(active().name); }, "The instruction set in use.");
+    bind_hashing(module);
+}

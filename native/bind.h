@@ -1,0 +1,36 @@
+// What the binding files share: the array types that Python may pass, and how a wrong shape is refused.
+//
+// The bindings are the only code that knows Python. They check shapes and types; values were checked by lethevec.vectors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+namespace lethevec {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+template <class T, size_t Dimensions>
+using Array = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+inline void expect(bool condition, const char* what) {
+    if (!condition) throw std::invalid_argument(what);
+}
+
+template <class A>
+int64_t rows(const A& array) {
+    return static_cast<int64_t>(array.shape(0));
+}
+
+template <class A>
+int64_t columns(const A& array) {
+    return static_cast<int64_t>(array.shape(1));
+}
+
+void bind_hashing(nb::module_& module);
+
+}  // namespace lethevec

@@ -1,0 +1,122 @@
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "bind.h"
+#include "dispatch.h"
+#include "hashing.h"
+
+namespace lethevec {
+
+namespace {
+
+using Vectors = Array<const float, 2>;
+using Values = std::optional<Array<float, 2>>;
+using Codes = std::optional<Array<uint8_t, 2>>;
+
+Output output_of(const Vectors& x, const Values& values, const Codes& codes, int64_t bits) {
+    expect(!values || (rows(*values) == rows(x) && columns(*values) == bits), "values: wrong shape");
+    expect(!codes || (rows(*codes) == rows(x) && columns(*codes) == (bits + 7) / 8), "codes: wrong shape");
+    return {values ? values->data() : nullptr, codes ? codes->data() : nullptr, bits};
+}
+
+Batch batch_of(const Vectors& x, int64_t d, int64_t threads) {
+    expect(columns(x) == d, "x: wrong dimension");
+    return {x.data(), rows(x), threads};
+}
+
+}  // namespace
+
+void bind_hashing(nb::module_& module) {
+    nb::class_<Frame>(module, "Frame", "The tables of a frame of rotations.")
+        .def_static(
+            "hadamard",
+            [](Array<const float, 2> sign) {
+                expect(rows(sign) >= FIRST_ROUNDS && columns(sign) >= 1, "sign: wrong shape");
+                return Frame::hadamard(columns(sign), rows(sign) - FIRST_ROUNDS + 1, sign.data());
+            },
+            "sign"_a.noconvert())
+        .def_static(
+            "dense",
+            [](Array<const float, 3> steps) {
+                expect(rows(steps) >= 1 && columns(steps) >= 1 && steps.shape(1) == steps.shape(2), "steps: wrong shape");
+                return Frame::dense(columns(steps), rows(steps), steps.data());
+            },
+            "steps"_a.noconvert());
+
+    nb::class_<Projection>(module, "Projection", "A dense projection matrix, (dim, bits).")
+        .def(
+            "__init__",
+            [](Projection* self, Array<const float, 2> matrix) {
+                expect(rows(matrix) >= 1 && columns(matrix) >= 1, "matrix: wrong shape");
+                new (self) Projection(rows(matrix), columns(matrix), matrix.data());
+            },
+            "matrix"_a.noconvert());
+
+    module.def(
+        "project",
+        [](const Projection& projection, Vectors x, Values values, Codes codes, int64_t threads) {
+            const Output out = output_of(x, values, codes, projection.bits());
+            const Batch batch = batch_of(x, projection.d(), threads);
+            nb::gil_scoped_release released;
+            encode_project(projection, batch, out);
+        },
+        "projection"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
+
+    module.def(
+        "superbit",
+        [](const Frame& frame, int64_t bits, Vectors x, Values values, Codes codes, int64_t threads) {
+            expect(bits >= 1 && bits <= frame.m() * frame.d(), "bits: out of range");
+            const Output out = output_of(x, values, codes, bits);
+            const Batch batch = batch_of(x, frame.d(), threads);
+            nb::gil_scoped_release released;
+            encode_superbit(frame, batch, out);
+        },
+        "frame"_a, "bits"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
+
+    module.def(
+        "usr",
+        [](const Frame& frame, float entry_gain, int64_t steps, Vectors x, Values values, Codes codes, int64_t threads) {
+            expect(steps >= 1, "steps: out of range");
+            const Output out = output_of(x, values, codes, frame.m() * frame.d());
+            const Batch batch = batch_of(x, frame.d(), threads);
+            nb::gil_scoped_release released;
+            encode_usr(frame, entry_gain, steps, batch, out);
+        },
+        "frame"_a, "entry_gain"_a, "steps"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
+
+    module.def(
+        "progressive",
+        [](const Frame& frame, Array<const float, 1> weights, int64_t sweeps, Vectors x, Values values, Codes codes,
+           int64_t threads) {
+            expect(rows(weights) == frame.m() && sweeps >= 0, "weights: wrong shape, or sweeps: out of range");
+            const Output out = output_of(x, values, codes, frame.m() * frame.d());
+            const Batch batch = batch_of(x, frame.d(), threads);
+            nb::gil_scoped_release released;
+            encode_progressive(frame, weights.data(), sweeps, batch, out);
+        },
+        "frame"_a, "weights"_a.noconvert(), "sweeps"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(),
+        "threads"_a);
+
+    module.def(
+        "decode",
+        [](const Frame& frame, Array<const float, 1> weights, float scale, Array<const uint8_t, 2> codes,
+           Array<float, 2> out, int64_t threads) {
+            expect(rows(weights) == frame.m(), "weights: wrong shape");
+            expect(columns(codes) == (frame.m() * frame.d() + 7) / 8, "codes: wrong shape");
+            expect(rows(out) == rows(codes) && columns(out) == frame.d(), "out: wrong shape");
+            nb::gil_scoped_release released;
+            decode(frame, weights.data(), scale, codes.data(), rows(codes), threads, out.data());
+        },
+        "frame"_a, "weights"_a.noconvert(), "scale"_a, "codes"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+
+    module.def(
+        "activate",
+        [](Array<const float, 1> x, Array<float, 1> out) {
+            expect(x.shape(0) == out.shape(0), "out: wrong shape");
+            active().activate(x.data(), rows(x), out.data());
+        },
+        "x"_a.noconvert(), "out"_a.noconvert());
+}
+
+}  // namespace lethevec

@@ -1,0 +1,52 @@
+// Progressive codes: planes of falling weight, each the signs of what the planes before it left over.
+#include "bits.h"
+#include "directions.h"
+#include "kernels.h"
+#include "steps.h"
+
+namespace lethevec::LETHEVEC_ISA_NS {
+
+void progressive(const FrameView& f, const float* weights, int64_t sweeps, const float* x, int64_t n, Output out,
+                 float* scratch) {
+    const int64_t m = f.m, dp = f.dp, bytes = (out.bits + 7) / 8;
+    float *u = scratch, *spare = u + dp, *v = spare + dp;
+    const bool keep = out.values || sweeps > 0;
+    for (int64_t row = 0; row < n; ++row) {
+        read_direction(u, x + row * f.d, f.d, dp);
+        BitWriter code(out.codes ? out.codes + row * bytes : nullptr);
+        for (int64_t i = 0; i < m; ++i) {
+            forward(f, u, i, spare);
+            if (keep) copy_row(v + i * dp, u, dp);
+            if (out.codes && sweeps == 0) code.put_signs(u, f.d);
+            if (i + 1 == m && !keep) break;
+            const f32s c = splat(weights[i]);
+            for (int64_t j = 0; j < dp; j += LANES) store(u + j, load(u + j) - signed_like(load(u + j), c));
+            // Padding must stay zero, or the last transform would spread it.
+            for (int64_t j = f.d; j < dp; ++j) u[j] = 0.0f;
+        }
+        for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+            const bool inwards = sweep % 2 == 0;
+            for (int64_t k = 1; k < m; ++k) {
+                const int64_t i = inwards ? m - 1 - k : k;
+                if (inwards)
+                    backward(f, u, i + 1, spare);
+                else
+                    forward(f, u, i, spare);
+                const f32s c = splat(weights[i]);
+                for (int64_t j = 0; j < dp; j += LANES) {
+                    const f32s w = load(u + j) + signed_like(load(v + i * dp + j), c);
+                    store(v + i * dp + j, w);
+                    store(u + j, w - signed_like(w, c));
+                }
+                for (int64_t j = f.d; j < dp; ++j) u[j] = 0.0f;
+            }
+        }
+        if (out.codes && sweeps > 0)
+            for (int64_t i = 0; i < m; ++i) code.put_signs(v + i * dp, f.d);
+        if (out.codes) code.finish();
+        if (out.values)
+            for (int64_t i = 0; i < m; ++i) write_row(out.values + row * out.bits + i * f.d, v + i * dp, f.d);
+    }
+}
+
+}  // namespace lethevec::LETHEVEC_ISA_NS

@@ -1,0 +1,96 @@
+// The steps of a frame, on one padded row of coordinates: forward(u, i) = S_i^T u, backward(u, i) = S_i u.
+#pragma once
+
+#include "../frame_view.h"
+#include "hadamard.h"
+
+namespace lethevec::LETHEVEC_ISA_NS {
+
+LETHEVEC_INLINE void multiply_rest(float* u, const float* factor, int64_t from, int64_t to) {
+    int64_t j = from;
+    if (from % LANES == 0)
+        for (; j + LANES <= to; j += LANES) store(u + j, load(u + j) * load(factor + j));
+    for (; j < to; ++j) u[j] = u[j] * factor[j];
+}
+
+LETHEVEC_INLINE void round_forward(const FrameView& f, float* u, int64_t round) {
+    const float* entry = f.entry + round * f.dp;
+    transform(u, f.p, ByTable{entry}, Plain{});
+    if (f.p == f.d) return;
+    multiply_rest(u, entry, f.p, f.dp);
+    transform(u + f.d - f.p, f.p, ByScale{f.scale}, Plain{});
+}
+
+LETHEVEC_INLINE void round_backward(const FrameView& f, float* u, int64_t round) {
+    const float* sign = f.sign + round * f.dp;
+    if (f.p < f.d) transform(u + f.d - f.p, f.p, ByScale{f.scale}, Plain{});
+    transform(u, f.p, ByScale{f.scale}, ByTable{sign});
+    if (f.p < f.d) multiply_rest(u, sign, f.p, f.dp);
+}
+
+// out = u times a (d, width) matrix by rows, additions in the order of the rows.
+LETHEVEC_INLINE void multiply_matrix(const float* u, const float* matrix, int64_t d, int64_t width, float* out) {
+    constexpr int64_t W = LANES;
+    int64_t k = 0;
+    for (; k + 4 * W <= width; k += 4 * W) {
+        const float* row = matrix + k;
+        f32s c = splat(u[0]);
+        f32s a0 = c * load(row), a1 = c * load(row + W), a2 = c * load(row + 2 * W), a3 = c * load(row + 3 * W);
+        for (int64_t j = 1; j < d; ++j) {
+            row += width;
+            c = splat(u[j]);
+            a0 = a0 + c * load(row);
+            a1 = a1 + c * load(row + W);
+            a2 = a2 + c * load(row + 2 * W);
+            a3 = a3 + c * load(row + 3 * W);
+        }
+        store(out + k, a0);
+        store(out + k + W, a1);
+        store(out + k + 2 * W, a2);
+        store(out + k + 3 * W, a3);
+    }
+    for (; k < width; k += W) {
+        f32s a = splat(u[0]) * load(matrix + k);
+        for (int64_t j = 1; j < d; ++j) a = a + splat(u[j]) * load(matrix + j * width + k);
+        store(out + k, a);
+    }
+}
+
+LETHEVEC_INLINE void copy_row(float* to, const float* from, int64_t n) {
+    for (int64_t j = 0; j < n; j += LANES) store(to + j, load(from + j));
+}
+
+// `spare` is a row of its own that dense steps write through.
+inline void forward(const FrameView& f, float* u, int64_t i, float* spare) {
+    if (f.dense) {
+        multiply_matrix(u, f.dense + i * f.d * f.dp, f.d, f.dp, spare);
+        copy_row(u, spare, f.dp);
+    } else if (i == 0) {
+        for (int64_t t = 0; t < FIRST_ROUNDS; ++t) round_forward(f, u, t);
+    } else {
+        round_forward(f, u, FIRST_ROUNDS - 1 + i);
+    }
+}
+
+inline void backward(const FrameView& f, float* u, int64_t i, float* spare) {
+    if (f.dense) {
+        multiply_matrix(u, f.dense_t + i * f.d * f.dp, f.d, f.dp, spare);
+        copy_row(u, spare, f.dp);
+    } else if (i == 0) {
+        for (int64_t t = FIRST_ROUNDS - 1; t >= 0; --t) round_backward(f, u, t);
+    } else {
+        round_backward(f, u, FIRST_ROUNDS - 1 + i);
+    }
+}
+
+// A caller's row of d floats into a padded row.
+LETHEVEC_INLINE void read_row(float* u, const float* x, int64_t d, int64_t dp) {
+    for (int64_t j = 0; j < d; ++j) u[j] = x[j];
+    for (int64_t j = d; j < dp; ++j) u[j] = 0.0f;
+}
+
+LETHEVEC_INLINE void write_row(float* out, const float* u, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) out[j] = u[j];
+}
+
+}  // namespace lethevec::LETHEVEC_ISA_NS

@@ -1,0 +1,63 @@
+// USR: T unfolded steps of self-reconstruction, fused per vector. Mirrors `usr` of the spec, line by line.
+#include "bits.h"
+#include "kernels.h"
+#include "steps.h"
+
+namespace lethevec::LETHEVEC_ISA_NS {
+
+// x P(x^2)/Q(x^2); the coefficients are those of the spec's activation.py.
+LETHEVEC_INLINE f32s tanh_of(f32s x) {
+    const f32s limit = splat(7.0f);
+    x = minimum(maximum(x, -limit), limit);
+    const f32s s = x * x;
+    const f32s p = ((splat(0x1.07bcb6p-18f) * s + splat(0x1.2a72eap-9f)) * s + splat(0x1.f7e5bp-4f)) * s + splat(0x1.ffff7p-1f);
+    const f32s q = ((splat(0x1.2a87cp-13f) * s + splat(0x1.593f0ap-6f)) * s + splat(0x1.d34adep-2f)) * s + splat(1.0f);
+    return x * p / q;
+}
+
+void activate(const float* x, int64_t n, float* out) {
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES) store(out + j, tanh_of(load(x + j)));
+    alignas(64) float tail[LANES] = {};
+    for (int64_t k = j; k < n; ++k) tail[k - j] = x[k];
+    store(tail, tanh_of(load(tail)));
+    for (int64_t k = j; k < n; ++k) out[k] = tail[k - j];
+}
+
+void usr(const FrameView& f, float entry_gain, int64_t steps, const float* x, int64_t n, Output out, float* scratch) {
+    const int64_t m = f.m, dp = f.dp, bytes = (out.bits + 7) / 8;
+    float *g = scratch, *u = g + dp, *spare = u + dp, *y = spare + dp;
+    const f32s inverse_m = splat(static_cast<float>(1.0 / static_cast<double>(m)));
+    for (int64_t row = 0; row < n; ++row) {
+        read_row(g, x + row * f.d, f.d, dp);
+        for (int64_t j = 0; j < dp; j += LANES) store(g + j, load(g + j) * splat(entry_gain));
+        forward(f, g, 0, spare);
+        copy_row(u, g, dp);
+        for (int64_t i = 0; i < m; ++i) {  // t = 1
+            if (i > 0) forward(f, u, i, spare);
+            for (int64_t j = 0; j < dp; j += LANES) store(y + i * dp + j, tanh_of(load(u + j)));
+        }
+        for (int64_t t = 1; t < steps; ++t) {
+            copy_row(u, y + (m - 1) * dp, dp);
+            for (int64_t i = m - 1; i >= 1; --i) {
+                backward(f, u, i, spare);
+                const float* y_i = y + (i - 1) * dp;
+                for (int64_t j = 0; j < dp; j += LANES) store(u + j, load(u + j) + load(y_i + j));
+            }
+            for (int64_t j = 0; j < dp; j += LANES) store(u + j, load(g + j) - load(u + j) * inverse_m);
+            for (int64_t i = 0; i < m; ++i) {
+                if (i > 0) forward(f, u, i, spare);
+                float* y_i = y + i * dp;
+                for (int64_t j = 0; j < dp; j += LANES) store(y_i + j, tanh_of(load(y_i + j) + load(u + j)));
+            }
+        }
+        BitWriter code(out.codes ? out.codes + row * bytes : nullptr);
+        for (int64_t i = 0; i < m; ++i) {
+            if (out.values) write_row(out.values + row * out.bits + i * f.d, y + i * dp, f.d);
+            if (out.codes) code.put_signs(y + i * dp, f.d);
+        }
+        if (out.codes) code.finish();
+    }
+}
+
+}  // namespace lethevec::LETHEVEC_ISA_NS

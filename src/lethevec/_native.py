@@ -1,0 +1,78 @@
+"""The native core, and the instruction set it uses: the widest that CPU and build have, unless LETHEVEC_ISA says other."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from . import _core
+from .errors import IsaError, ParameterError
+
+__all__ = ["CpuInfo", "core", "cpu_info", "default_threads", "resolve_threads"]
+
+core = _core
+_VARIABLE = "LETHEVEC_ISA"
+
+
+@dataclass(frozen=True)
+class CpuInfo:
+    """What the native core runs on.
+
+    `isa` is in use, `reason` says why; `supported` can run here, `built` are in this build; `features` is what the CPU
+    reports of those that matter; `threads` is how many cores this process may use.
+    """
+
+    isa: str
+    reason: str
+    supported: tuple[str, ...]
+    built: tuple[str, ...]
+    features: tuple[str, ...]
+    threads: int
+
+
+def _choose() -> str:
+    asked = os.environ.get(_VARIABLE, "").strip().lower()
+    supported, built = core.supported_isas(), core.built_isas()
+    if not asked:
+        return f"the widest that this CPU ({', '.join(supported)}) and this build ({', '.join(built)}) have"
+    if asked not in built:
+        raise IsaError(f"{_VARIABLE}={asked}: expected one of {', '.join(built)}, which this build has")
+    if asked not in supported:
+        raise IsaError(f"{_VARIABLE}={asked}: this CPU lacks it; expected one of {', '.join(supported)}")
+    core.use_isa(asked)
+    return f"{_VARIABLE}={asked}"
+
+
+_reason = _choose()
+
+
+def cpu_info() -> CpuInfo:
+    """Which instruction set is in use, and why.
+
+    >>> cpu_info().isa in cpu_info().supported
+    True
+    """
+    return CpuInfo(
+        isa=core.active_isa(),
+        reason=_reason,
+        supported=tuple(core.supported_isas()),
+        built=tuple(core.built_isas()),
+        features=tuple(core.cpu_features()),
+        threads=default_threads(),
+    )
+
+
+def default_threads() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def resolve_threads(threads: int | None) -> int:
+    """An argument `threads=`, checked; None is all cores."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise ParameterError(f"threads: expected an integer from 1 to 1024, or None for all cores, got {threads!r}")
+    return threads

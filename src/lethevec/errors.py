@@ -1,0 +1,91 @@
+"""Every error that lethevec raises on purpose.
+
+    LethevecError
+    ├── InputError (also a ValueError)      an argument that cannot be used: what came, and what was expected
+    │   ├── VectorError                     an array of vectors: type, shape, NaN, infinity, zero under cosine
+    │   ├── ParameterError                  a setting outside its range
+    │   └── IdError                         ids that are duplicated, of the wrong type, or already present
+    │       └── UnknownIdError (also a KeyError)   ids that are not there
+    ├── IsaError (also an ImportError)      LETHEVEC_ISA names instructions that this CPU or build does not have
+    ├── FileError                           a file that cannot be read or written
+    │   ├── FormatError                     it is not ours, is damaged, or is of a newer version
+    │   ├── DownloadError                   it could not be fetched from the network
+    │   └── IncompleteWriteError            it could not be written; what was there before is unharmed
+    ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
+    └── UnsupportedError                    the configuration has no such operation (reconstruct for simhash, ...)
+
+A refused call leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DownloadError",
+    "FileError",
+    "FormatError",
+    "IdError",
+    "IncompleteWriteError",
+    "InputError",
+    "IsaError",
+    "LethevecError",
+    "MissingDependencyError",
+    "ParameterError",
+    "UnknownIdError",
+    "UnsupportedError",
+    "VectorError",
+]
+
+
+class LethevecError(Exception):
+    """The root: `except LethevecError` catches all of them, and nothing else."""
+
+
+class InputError(LethevecError, ValueError):
+    """An argument that cannot be used."""
+
+
+class VectorError(InputError):
+    """An array that is not a set of vectors of the expected dimension, or holds values that cannot be searched."""
+
+
+class ParameterError(InputError):
+    """A setting outside its range."""
+
+
+class IdError(InputError):
+    """Ids that are duplicated, of the wrong type, or already present."""
+
+
+class UnknownIdError(IdError, KeyError):
+    """Ids that are not there."""
+
+    # KeyError prints the repr of its argument; people should read the message.
+    __str__ = Exception.__str__
+
+
+class IsaError(LethevecError, ImportError):
+    """Instructions were asked for that this CPU or build does not have."""
+
+
+class FileError(LethevecError):
+    """A file that cannot be read or written."""
+
+
+class FormatError(FileError):
+    """A file that is not ours, is damaged, or is of a newer version."""
+
+
+class DownloadError(FileError):
+    """A file that could not be fetched from the network. What was there before is unharmed."""
+
+
+class IncompleteWriteError(FileError):
+    """A file that could not be written. What was there before is unharmed."""
+
+
+class MissingDependencyError(LethevecError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class UnsupportedError(LethevecError):
+    """The configuration has no such operation."""

@@ -1,0 +1,238 @@
+"""The hash families as objects: tables drawn by the spec, work done by the native core.
+
+Each is a pure function of its parameters and the vector: the same values and codes alone or in a batch, on any number
+of threads, with any instruction set.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import reference
+from .._native import core, resolve_threads
+from ..errors import ParameterError, UnsupportedError, VectorError
+from ..vectors import as_vectors
+
+F32 = npt.NDArray[np.float32]
+U8 = npt.NDArray[np.uint8]
+
+
+class Hasher(ABC):
+    """A hash function h: vectors (n, dim) to codes (n, ceil(bits/8)).
+
+    Made by `lethevec.hasher`. Two are equal when they give the same codes: same family and parameters.
+    """
+
+    family: str
+
+    def __init__(self, dim: int, bits: int, seed: int, **parameters: float | int | str) -> None:
+        self._dim, self._bits, self._seed = dim, bits, seed
+        self._parameters = parameters
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self._dim
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code."""
+        return self._bits
+
+    @property
+    def seed(self) -> int:
+        """What the random tables were drawn from."""
+        return self._seed
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of a packed code."""
+        return (self._bits + 7) // 8
+
+    @property
+    def parameters(self) -> dict[str, float | int | str]:
+        """The family's own parameters."""
+        return dict(self._parameters)
+
+    def values(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> F32:
+        """The numbers whose signs are the code, (n, bits) float32."""
+        x = as_vectors(vectors, self._dim)
+        values = np.empty((len(x), self._bits), dtype=np.float32)
+        self._encode(x, values, None, resolve_threads(threads))
+        return values
+
+    def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
+        """The packed codes, (n, ceil(bits/8)) uint8; bit j is bit j % 8 of byte j // 8, and 1 where the value is >= 0."""
+        x = as_vectors(vectors, self._dim)
+        codes = np.empty((len(x), self.code_bytes), dtype=np.uint8)
+        self._encode(x, None, codes, resolve_threads(threads))
+        return codes
+
+    def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
+        """The vectors that codes stand for, (n, dim): of their directions, or for `usr` of the vectors themselves."""
+        raise UnsupportedError(f"{self.family}: its codes have no reconstruction; superbit, usr and progressive have one")
+
+    @abstractmethod
+    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None: ...
+
+    def _checked_codes(self, codes: npt.ArrayLike) -> U8:
+        array = np.asarray(codes)
+        if array.ndim == 1:
+            array = array[None, :]
+        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != self.code_bytes or len(array) == 0:
+            raise VectorError(
+                f"codes: expected uint8 of shape (n, {self.code_bytes}) with n >= 1, got {array.dtype} of {array.shape}"
+            )
+        return np.ascontiguousarray(array)
+
+    def _key(self) -> tuple[object, ...]:
+        return self.family, self._dim, self._bits, self._seed, tuple(sorted(self._parameters.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Hasher) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        own = "".join(f", {name}={value!r}" for name, value in self._parameters.items())
+        return f"hasher({self.family!r}, dim={self._dim}, bits={self._bits}, seed={self._seed}{own})"
+
+
+class SimHash(Hasher):
+    """sign(W x) for a Gaussian W (Charikar)."""
+
+    family = "simhash"
+
+    @cached_property
+    def matrix(self) -> F32:
+        """W, (dim, bits)."""
+        return reference.gaussian_matrix(self._dim, self._bits, self._seed)
+
+    @cached_property
+    def _projection(self) -> core.Projection:
+        return core.Projection(self.matrix)
+
+    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
+        core.project(self._projection, x, values, codes, threads)
+
+
+class _FrameHasher(Hasher):
+    """A family over a frame of rotations."""
+
+    @property
+    def expansion(self) -> int:
+        """m: how many rotations."""
+        return -(-self._bits // self._dim)
+
+    @cached_property
+    def _spec_frame(self) -> reference.HadamardFrame | reference.DenseFrame:
+        rotation = self._parameters["rotation"]
+        return reference.make_frame(self._dim, self.expansion, self._seed, rotation)  # type: ignore[arg-type]
+
+    @cached_property
+    def _frame(self) -> core.Frame:
+        spec = self._spec_frame
+        return core.Frame.hadamard(spec.sign) if isinstance(spec, reference.HadamardFrame) else core.Frame.dense(spec.S)
+
+    @property
+    def frame(self) -> F32:
+        """W without its 1/sqrt(m), as a (dim, bits) matrix: R_i side by side, made on each call."""
+        identity = np.eye(self._dim, dtype=np.float32)
+        return np.ascontiguousarray(reference.analysis(self._spec_frame, identity)[:, : self._bits])
+
+    def _decode(self, codes: npt.ArrayLike, weights: F32, scale: float, threads: int | None) -> F32:
+        checked = self._checked_codes(codes)
+        x = np.empty((len(checked), self._dim), dtype=np.float32)
+        core.decode(self._frame, weights, scale, checked, x, resolve_threads(threads))
+        return x
+
+
+class SuperBit(_FrameHasher):
+    """The signs of stacked random rotations of x (Ji et al.); any number of bits, the last rotation cut."""
+
+    family = "superbit"
+
+    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
+        core.superbit(self._frame, self._bits, x, values, codes, threads)
+
+    def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
+        """An estimate of x/|x|. Needs whole blocks: bits a multiple of dim."""
+        if self._bits % self._dim:
+            raise UnsupportedError(
+                f"{self.family}: reconstruct expected bits to be a multiple of dim={self._dim}, got {self._bits}"
+            )
+        m = self.expansion
+        return self._decode(codes, np.ones(m, dtype=np.float32), reference.superbit_scale(self._dim, m), threads)
+
+
+class Usr(_FrameHasher):
+    """The paper's hash: T unfolded steps of self-reconstruction (USR-LSH)."""
+
+    family = "usr"
+
+    @property
+    def gain(self) -> float:
+        """alpha."""
+        return float(self._parameters["gain"])
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return int(self._parameters["steps"])
+
+    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
+        entry_gain = float(np.float32(self.gain / np.sqrt(self.expansion)))
+        core.usr(self._frame, entry_gain, self.steps, x, values, codes, threads)
+
+    def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
+        """An estimate of x."""
+        m = self.expansion
+        return self._decode(codes, np.ones(m, dtype=np.float32), reference.usr_scale(m, self.gain), threads)
+
+
+class Progressive(_FrameHasher):
+    """Bit-planes of falling weight, each the signs of what the planes before left over. Codes the direction of x."""
+
+    family = "progressive"
+
+    @property
+    def sweeps(self) -> int:
+        """Passes of block descent after the first."""
+        return int(self._parameters["sweeps"])
+
+    @cached_property
+    def weights(self) -> F32:
+        """c_i: the weight of each plane."""
+        return reference.plane_weights(self._dim, self.expansion)
+
+    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
+        core.progressive(self._frame, self.weights, self.sweeps, x, values, codes, threads)
+
+    def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
+        """An estimate of x/|x|."""
+        return self._decode(codes, self.weights, 1.0, threads)
+
+
+class _ByFaissRule(Hasher):
+    """Shared by the two classes below, which differ from their parents in name only."""
+
+    family = "faiss-lsh"
+
+
+class FaissLshShort(_ByFaissRule, SimHash):
+    """The paper's account of Faiss's LSH, bits < dim: simHash."""
+
+
+class FaissLshLong(_ByFaissRule, SuperBit):
+    """The paper's account of Faiss's LSH, bits >= dim: Super-Bit."""
+
+
+def refuse_unknown(family: str, params: dict[str, object]) -> None:
+    """Parameters that a family does not have."""
+    if params:
+        raise ParameterError(f"{family}: unexpected parameter {', '.join(sorted(params))}")

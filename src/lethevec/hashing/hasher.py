@@ -1,0 +1,72 @@
+"""`hasher`: the one way to make a hash function."""
+
+from __future__ import annotations
+
+from .. import reference
+from ..errors import ParameterError
+from .families import FaissLshLong, FaissLshShort, Hasher, Progressive, SimHash, SuperBit, Usr, refuse_unknown
+from .parameters import MAX_BITS, MAX_DIM, choice, integer, positive, seed_of, whole_expansion
+
+FAMILIES = ("simhash", "superbit", "usr", "progressive", "faiss-lsh")
+ROTATIONS = ("hadamard", "svd", "gram-schmidt")
+
+
+def hasher(
+    family: str, *, dim: int, bits: int | None = None, expansion: int | None = None, seed: int = 0, **params: object
+) -> Hasher:
+    """A hash function from vectors to binary codes.
+
+    Args:
+        family: "simhash", "superbit", "usr", "progressive" or "faiss-lsh" (simhash when bits < dim, else superbit).
+        dim: dimension of the vectors.
+        bits: bits of a code. For usr and progressive a multiple of dim.
+        expansion: in place of bits, how many times dim: bits = expansion * dim.
+        seed: what the random tables are drawn from. The same seed gives the same codes everywhere.
+        params: `rotation`, "hadamard" (default, fast), "svd" (usr and progressive as in the paper) or "gram-schmidt",
+            for all but simhash. For usr: `steps` (T, 17), and `gain` (alpha) or `mean_norm` (1.0, from which the paper
+            sets alpha). For progressive: `sweeps` of block descent (0).
+
+    >>> h = hasher("usr", dim=4, bits=8)
+    >>> h
+    hasher('usr', dim=4, bits=8, seed=0, gain=1.4142135623730951, rotation='hadamard', steps=17)
+    >>> h.codes([[0.1, 0.9, -0.3, 0.2]]).shape
+    (1, 1)
+    """
+    name = choice("family", family, FAMILIES)
+    dim = integer("dim", dim, 1, MAX_DIM)
+    seed = seed_of(seed)
+    bits = _bits(name, dim, bits, expansion)
+    if name == "faiss-lsh":
+        name = "faiss-short" if reference.faiss_rule(dim, bits) == "simhash" else "faiss-long"
+    if name in ("simhash", "faiss-short"):
+        refuse_unknown(family, params)
+        return (SimHash if name == "simhash" else FaissLshShort)(dim, bits, seed)
+    rotation = choice("rotation", params.pop("rotation", "hadamard"), ROTATIONS)
+    if name in ("superbit", "faiss-long"):
+        refuse_unknown(family, params)
+        return (SuperBit if name == "superbit" else FaissLshLong)(dim, bits, seed, rotation=rotation)
+    m = whole_expansion(name, dim, bits)
+    if name == "progressive":
+        sweeps = integer("sweeps", params.pop("sweeps", 0), 0, 1000)
+        refuse_unknown(family, params)
+        return Progressive(dim, bits, seed, rotation=rotation, sweeps=sweeps)
+    steps = integer("steps", params.pop("steps", 17), 1, 10_000)
+    gain = _gain(dim, m, params)
+    refuse_unknown(family, params)
+    return Usr(dim, bits, seed, gain=gain, rotation=rotation, steps=steps)
+
+
+def _bits(family: str, dim: int, bits: int | None, expansion: int | None) -> int:
+    if (bits is None) == (expansion is None):
+        raise ParameterError(f"{family}: expected either bits or expansion, got bits={bits!r}, expansion={expansion!r}")
+    if bits is None:
+        return dim * integer("expansion", expansion, 1, MAX_BITS // dim)
+    return integer("bits", bits, 1, MAX_BITS)
+
+
+def _gain(dim: int, m: int, params: dict[str, object]) -> float:
+    if "gain" in params and "mean_norm" in params:
+        raise ParameterError("usr: expected gain or mean_norm, got both")
+    if "gain" in params:
+        return positive("gain", params.pop("gain"))
+    return reference.gain(dim, m, positive("mean_norm", params.pop("mean_norm", 1.0)))

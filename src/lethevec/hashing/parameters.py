@@ -1,0 +1,47 @@
+"""Parameters of the families, checked: every message names the parameter, its range and what came."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+from ..errors import ParameterError
+
+MAX_DIM = 65_536
+MAX_BITS = 1 << 20
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """An integer from low to high; NumPy's integers are integers, booleans are not."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
+        raise ParameterError(f"{name}: expected an integer from {low} to {high}, got {value!r}")
+    return int(value)
+
+
+def positive(name: str, value: object) -> float:
+    """A finite number above zero."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
+        raise ParameterError(f"{name}: expected a finite number above 0, got {value!r}")
+    return float(value)
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ParameterError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def seed_of(value: object) -> int:
+    """A seed: any 64-bit word."""
+    return integer("seed", value, 0, (1 << 64) - 1)
+
+
+def whole_expansion(family: str, dim: int, bits: int) -> int:
+    """m = bits/dim for the families whose code is whole blocks of dim bits."""
+    if bits % dim:
+        below = max(1, bits // dim) * dim
+        raise ParameterError(
+            f"bits: {family} expected a multiple of dim={dim} (such as {below} or {below + dim}), got {bits}"
+        )
+    return bits // dim

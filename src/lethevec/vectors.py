@@ -1,0 +1,71 @@
+"""The check: the only place that takes array-likes. What passes is float32, C-contiguous, (n, dim), finite.
+
+Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders. One
+vector of shape (dim,) counts as a batch of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import VectorError
+
+F32 = npt.NDArray[np.float32]
+
+
+def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonzero: bool = False) -> F32:
+    """Check and convert; `nonzero` refuses vectors without a direction, as the cosine metric must.
+
+    >>> as_vectors([1, 2, 3], 3)
+    array([[1., 2., 3.]], dtype=float32)
+    """
+    array = _as_real_array(vectors, name)
+    if array.ndim == 1 and array.shape[0] == dim:
+        array = array[None, :]
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise VectorError(f"{name}: expected shape (n, {dim}) or ({dim},), got {array.shape}")
+    if array.shape[0] == 0:
+        raise VectorError(f"{name}: expected at least one vector, got shape {array.shape}")
+    # Conversion may overflow to infinity; the check below then names the value as it came.
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = np.ascontiguousarray(array, dtype=np.float32)
+    _refuse_nonfinite(converted, array, name)
+    if nonzero:
+        zero = ~converted.any(axis=1)
+        if zero.any():
+            raise VectorError(
+                f"{name}: expected nonzero vectors (cosine needs a direction), got {int(zero.sum())} zero, "
+                f"the first in row {int(zero.argmax())}"
+            )
+    return converted
+
+
+def _as_real_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(vectors)
+    except (ValueError, TypeError) as error:
+        raise VectorError(f"{name}: expected rows of equal length, got something NumPy cannot read: {error}") from None
+    if array.dtype.kind not in "fiu":
+        raise VectorError(f"{name}: expected real numbers (float or int), got dtype {array.dtype}")
+    return array
+
+
+def _refuse_nonfinite(converted: F32, original: npt.NDArray[Any], name: str) -> None:
+    # The sum of squares is finite exactly when every entry is and none is huge: one pass without a temporary.
+    flat = converted.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.dot(flat, flat)):
+            return
+    bad = ~np.isfinite(converted)
+    if not bad.any():
+        return
+    row, column = (int(i) for i in np.argwhere(bad)[0])
+    value = original[row, column]
+    kind = "a number beyond the range of float32" if np.isfinite(value) else str(value)
+    raise VectorError(
+        f"{name}: expected finite numbers, got {int(bad.sum())} that are not, the first at row {row}, "
+        f"column {column}: {kind}"
+    )
