@@ -15,7 +15,8 @@ int64_t grain(int64_t floats_per_row) { return std::max<int64_t>(1, 40000 / std:
 
 Output rows_from(Output out, int64_t begin) {
     const int64_t bytes = (out.bits + 7) / 8;
-    return {out.values ? out.values + begin * out.bits : nullptr, out.codes ? out.codes + begin * bytes : nullptr, out.bits};
+    return {out.values ? out.values + begin * out.bits : nullptr, out.codes ? out.codes + begin * bytes : nullptr, out.bits,
+            out.alignment ? out.alignment + begin : nullptr};
 }
 
 template <class Kernel>

@@ -12,9 +12,30 @@ void superbit(const FrameView&, const float*, int64_t, Output, float*);
 void usr(const FrameView&, float, int64_t, const float*, int64_t, Output, float*);
 void progressive(const FrameView&, const float*, int64_t, const float*, int64_t, Output, float*);
 void decode(const FrameView&, const float*, float, const uint8_t*, int64_t, float*, float*);
+void norms(const float*, int64_t, int64_t, double*);
+int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint32_t*, int64_t, float, Found);
+uint32_t disagreement(const uint32_t*, const uint32_t*, const uint8_t*, int64_t);
+float dot(const float*, const float*, int64_t);
+float squared_distance(const float*, const float*, int64_t);
+void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
+void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
 extern const Kernels kernels;
-const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS), LANES, project, superbit, usr, progressive, decode, activate};
+const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
+                         LANES,
+                         project,
+                         superbit,
+                         usr,
+                         progressive,
+                         decode,
+                         norms,
+                         scan,
+                         disagreement,
+                         dot,
+                         squared_distance,
+                         hamming,
+                         expand,
+                         activate};
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

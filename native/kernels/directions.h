@@ -23,6 +23,16 @@ LETHEVEC_INLINE double norm_of(const float* x, int64_t d) {
     return __builtin_sqrt(lane[0]);
 }
 
+// sum_j b_j v_j for b = sign(of_j), over eight lanes, then pairwise. Padding is zero in v and adds nothing.
+LETHEVEC_INLINE double signed_sum(const float* v, const float* of, int64_t dp) {
+    double lane[8] = {};
+    for (int64_t j = 0; j < dp; j += 8)
+        for (int k = 0; k < 8; ++k) lane[k] = lane[k] + static_cast<double>(of[j + k] >= 0.0f ? v[j + k] : -v[j + k]);
+    for (int h = 4; h >= 1; h /= 2)
+        for (int k = 0; k < h; ++k) lane[k] = lane[k] + lane[k + h];
+    return lane[0];
+}
+
 // u = x/|x| in a padded row; returns |x|. A zero vector stays zero.
 LETHEVEC_INLINE double read_direction(float* u, const float* x, int64_t d, int64_t dp) {
     const double norm = norm_of(x, d);

@@ -14,6 +14,30 @@ struct Output {
     float* values;
     uint8_t* codes;
     int64_t bits;
+    // sum_i weights_i <b_i, R_i^T x> (superbit, project: weights 1; usr: of x * entry_gain; progressive: of x/|x|): how far the
+    // code points along what it codes. May be null.
+    double* alignment = nullptr;
+};
+
+// A query against the first-stage bits. Weights are whole numbers, so every instruction set finds the same sums however it
+// groups the bits: score = sum of w_j over the bits j that agree with the query, at most 255 in each CHUNK of bits.
+struct ScanQuery {
+    const uint8_t* tables;  // (2 * bytes, 16): the part of the score that four bits give, for each of their 16 patterns
+    int64_t bytes;          // bytes of first-stage code of a record
+    int32_t half;           // sum of all w_j: 2 score - half estimates <query, record>
+    float gain;             // l2: the factor on that estimate; unused otherwise
+};
+
+constexpr int64_t BLOCK = 32;        // records whose first-stage codes are interleaved byte by byte
+constexpr int64_t CHUNK_BYTES = 16;  // bytes whose scores are summed in eight bits
+
+// How a first-stage score becomes a key, larger is nearer. KEY_SCORE is the score itself.
+enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
+
+// What a scan found: rows (counted from the first block's) and their scores, written from `rows` and `scores` on.
+struct Found {
+    uint32_t* rows;
+    uint16_t* scores;
 };
 
 struct Kernels {
@@ -32,6 +56,21 @@ struct Kernels {
     // x̂ = scale * sum_i R_i (weights_i b_i).
     void (*decode)(const FrameView& f, const float* weights, float scale, const uint8_t* codes, int64_t n, float* x,
                    float* scratch);
+    // |x| of each row.
+    void (*norms)(const float* x, int64_t d, int64_t n, double* out);
+    // Rows of `blocks` blocks whose key is >= threshold, ascending; returns how many. `norms` has one per row (unused for
+    // KEY_SCORE); `masks` has a word per block with the bits of the rows that may be found.
+    int64_t (*scan)(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
+                    int64_t blocks, float threshold, Found found);
+    // Sum of weights over the bits in which `code` and `query` differ; `words` words of 32 bits, a weight for each bit.
+    uint32_t (*disagreement)(const uint32_t* code, const uint32_t* query, const uint8_t* weights, int64_t words);
+    // <a, b> and |a - b|^2 over d floats: sixteen lanes, then pairwise.
+    float (*dot)(const float* a, const float* b, int64_t d);
+    float (*squared_distance)(const float* a, const float* b, int64_t d);
+    // Bits that differ, for n codes of `words` words of 64 bits.
+    void (*hamming)(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out);
+    // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
+    void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.
     void (*activate)(const float* x, int64_t n, float* out);
 };

@@ -9,14 +9,23 @@ namespace lethevec::LETHEVEC_ISA_NS {
 void progressive(const FrameView& f, const float* weights, int64_t sweeps, const float* x, int64_t n, Output out,
                  float* scratch) {
     const int64_t m = f.m, dp = f.dp, bytes = (out.bits + 7) / 8;
-    float *u = scratch, *spare = u + dp, *v = spare + dp;
+    float *u = scratch, *spare = u + dp, *whole = spare + dp, *v = whole + dp;
     const bool keep = out.values || sweeps > 0;
     for (int64_t row = 0; row < n; ++row) {
         read_direction(u, x + row * f.d, f.d, dp);
         BitWriter code(out.codes ? out.codes + row * bytes : nullptr);
+        double alignment = 0.0;
         for (int64_t i = 0; i < m; ++i) {
             forward(f, u, i, spare);
             if (keep) copy_row(v + i * dp, u, dp);
+            if (out.alignment && sweeps == 0) {
+                // The vector walks along with what is left of it; in block 0 they are the same.
+                if (i == 0)
+                    copy_row(whole, u, dp);
+                else
+                    forward(f, whole, i, spare);
+                alignment = alignment + static_cast<double>(weights[i]) * signed_sum(whole, u, dp);
+            }
             if (out.codes && sweeps == 0) code.put_signs(u, f.d);
             if (i + 1 == m && !keep) break;
             const f32s c = splat(weights[i]);
@@ -44,9 +53,21 @@ void progressive(const FrameView& f, const float* weights, int64_t sweeps, const
         if (out.codes && sweeps > 0)
             for (int64_t i = 0; i < m; ++i) code.put_signs(v + i * dp, f.d);
         if (out.codes) code.finish();
+        if (out.alignment && sweeps > 0) {
+            read_direction(u, x + row * f.d, f.d, dp);
+            for (int64_t i = 0; i < m; ++i) {
+                forward(f, u, i, spare);
+                alignment = alignment + static_cast<double>(weights[i]) * signed_sum(u, v + i * dp, dp);
+            }
+        }
+        if (out.alignment) out.alignment[row] = alignment;
         if (out.values)
             for (int64_t i = 0; i < m; ++i) write_row(out.values + row * out.bits + i * f.d, v + i * dp, f.d);
     }
+}
+
+void norms(const float* x, int64_t d, int64_t n, double* out) {
+    for (int64_t row = 0; row < n; ++row) out[row] = norm_of(x + row * d, d);
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -1,5 +1,6 @@
 // USR: T unfolded steps of self-reconstruction, fused per vector. Mirrors `usr` of the spec, line by line.
 #include "bits.h"
+#include "directions.h"
 #include "kernels.h"
 #include "steps.h"
 
@@ -57,6 +58,15 @@ void usr(const FrameView& f, float entry_gain, int64_t steps, const float* x, in
             if (out.codes) code.put_signs(y + i * dp, f.d);
         }
         if (out.codes) code.finish();
+        if (out.alignment) {
+            double alignment = 0.0;
+            copy_row(u, g, dp);
+            for (int64_t i = 0; i < m; ++i) {
+                if (i > 0) forward(f, u, i, spare);
+                alignment = alignment + signed_sum(u, y + i * dp, dp);
+            }
+            out.alignment[row] = alignment;
+        }
     }
 }
 

@@ -80,7 +80,10 @@ class Hasher(ABC):
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None: ...
 
     def _checked_codes(self, codes: npt.ArrayLike) -> U8:
-        array = np.asarray(codes)
+        try:
+            array = np.asarray(codes)
+        except (ValueError, TypeError) as error:
+            raise VectorError(f"codes: expected rows of equal length, got something NumPy cannot read: {error}") from None
         if array.ndim == 1:
             array = array[None, :]
         if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != self.code_bytes or len(array) == 0:
@@ -114,11 +117,12 @@ class SimHash(Hasher):
         return reference.gaussian_matrix(self._dim, self._bits, self._seed)
 
     @cached_property
-    def _projection(self) -> core.Projection:
+    def native_projection(self) -> core.Projection:
+        """W in the form that the kernels read."""
         return core.Projection(self.matrix)
 
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.project(self._projection, x, values, codes, threads)
+        core.project(self.native_projection, x, values, codes, threads)
 
 
 class _FrameHasher(Hasher):
@@ -135,7 +139,8 @@ class _FrameHasher(Hasher):
         return reference.make_frame(self._dim, self.expansion, self._seed, rotation)  # type: ignore[arg-type]
 
     @cached_property
-    def _frame(self) -> core.Frame:
+    def native_frame(self) -> core.Frame:
+        """The rotations in the form that the kernels read."""
         spec = self._spec_frame
         return core.Frame.hadamard(spec.sign) if isinstance(spec, reference.HadamardFrame) else core.Frame.dense(spec.S)
 
@@ -148,7 +153,7 @@ class _FrameHasher(Hasher):
     def _decode(self, codes: npt.ArrayLike, weights: F32, scale: float, threads: int | None) -> F32:
         checked = self._checked_codes(codes)
         x = np.empty((len(checked), self._dim), dtype=np.float32)
-        core.decode(self._frame, weights, scale, checked, x, resolve_threads(threads))
+        core.decode(self.native_frame, weights, scale, checked, x, resolve_threads(threads))
         return x
 
 
@@ -158,7 +163,7 @@ class SuperBit(_FrameHasher):
     family = "superbit"
 
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.superbit(self._frame, self._bits, x, values, codes, threads)
+        core.superbit(self.native_frame, self._bits, x, values, codes, threads)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|. Needs whole blocks: bits a multiple of dim."""
@@ -187,7 +192,7 @@ class Usr(_FrameHasher):
 
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
         entry_gain = float(np.float32(self.gain / np.sqrt(self.expansion)))
-        core.usr(self._frame, entry_gain, self.steps, x, values, codes, threads)
+        core.usr(self.native_frame, entry_gain, self.steps, x, values, codes, threads)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x."""
@@ -211,7 +216,7 @@ class Progressive(_FrameHasher):
         return reference.plane_weights(self._dim, self.expansion)
 
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.progressive(self._frame, self.weights, self.sweeps, x, values, codes, threads)
+        core.progressive(self.native_frame, self.weights, self.sweeps, x, values, codes, threads)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|."""

@@ -1,11 +1,12 @@
 """The executable spec: the whole path in plain NumPy float32, with the paper's letters and equation numbers.
 
-Read it in this order: generator, rotations, activation, codes, families. The native core equals it bit for bit.
+Read it in this order: generator, rotations, activation, codes, families, ranking. The native core equals it bit for bit.
 """
 
 from .activation import TANH_ERROR, tanh
 from .codes import asymmetric, hamming, pack, unpack
 from .families import (
+    alignment,
     directions,
     faiss_rule,
     gain,
@@ -43,6 +44,7 @@ __all__ = [
     "Frame",
     "HadamardFrame",
     "Rotation",
+    "alignment",
     "analysis",
     "asymmetric",
     "directions",

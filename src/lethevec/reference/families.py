@@ -105,17 +105,22 @@ def plane_weights(d: int, m: int) -> F32:
 
 
 def norms(x: F32) -> npt.NDArray[np.float64]:
-    """|x| of each row: squares are exact in double precision, and added lane by lane over 8 lanes, then pairwise."""
-    n, d = x.shape
-    squares = np.zeros((n, -(-d // 8) * 8))
-    squares[:, :d] = x.astype(np.float64) ** 2
+    """|x| of each row. Squares of float32 are exact in double precision."""
+    return np.asarray(np.sqrt(lane_sum(x.astype(np.float64) ** 2)))
+
+
+def lane_sum(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The sum of each row over eight lanes, j % 8, then pairwise: an order that any number of lanes can follow."""
+    n, d = terms.shape
+    padded = np.zeros((n, -(-d // 8) * 8))
+    padded[:, :d] = terms
     lanes = np.zeros((n, 8))
-    for block in squares.reshape(n, -1, 8).transpose(1, 0, 2):
+    for block in padded.reshape(n, -1, 8).transpose(1, 0, 2):
         lanes = lanes + block
     while lanes.shape[1] > 1:
         half = lanes.shape[1] // 2
         lanes = lanes[:, :half] + lanes[:, half:]
-    return np.asarray(np.sqrt(lanes[:, 0]))
+    return np.asarray(lanes[:, 0])
 
 
 def directions(x: F32) -> F32:
@@ -157,3 +162,18 @@ def progressive_reconstruct(frame: Frame, codes: U8) -> F32:
     b = unpack(codes, frame.m * frame.d).reshape(-1, frame.m, frame.d)
     weighted = b * plane_weights(frame.d, frame.m)[:, None]
     return synthesis(frame, weighted.reshape(len(codes), -1))
+
+
+# --- What an estimate needs ----------------------------------------------------------------------------------------------
+
+
+def alignment(v: F32, values: F32, weights: F32) -> npt.NDArray[np.float64]:
+    """sum_i c_i <b_i, v_i> of each row: how far the code b = sign(values) points along x, whose coordinates are v.
+
+    An estimate <W^T q, b> of <q, x> is right on average once it is divided by this. Blocks are `len(weights)` equal cuts
+    of the row.
+    """
+    total = np.zeros(len(v))
+    for c, block, of in zip(weights, np.split(v, len(weights), axis=1), np.split(values, len(weights), axis=1), strict=True):
+        total = total + np.float64(c) * lane_sum(np.where(of >= 0, block, -block).astype(np.float64))
+    return total

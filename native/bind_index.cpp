@@ -1,0 +1,232 @@
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <functional>
+#include <optional>
+
+#include "bind.h"
+#include "digest.h"
+#include "index.h"
+
+namespace lethevec {
+
+namespace {
+
+using Ids = Array<const int64_t, 1>;
+using Vectors = Array<const float, 2>;
+// Nothing, or why an id was refused and which.
+using Refusal = std::optional<std::pair<std::string, int64_t>>;
+
+template <class Work>
+Refusal refusing(Work work) {
+    try {
+        nb::gil_scoped_release released;
+        work();
+        return std::nullopt;
+    } catch (const IdRefused& refused) {
+        const char* why[] = {"present", "absent", "repeated"};
+        return std::make_pair(std::string(why[refused.why]), refused.id);
+    }
+}
+
+const int64_t* pointer(const std::optional<Ids>& ids) {
+    static const int64_t none = 0;
+    return ids ? (ids->size() ? ids->data() : &none) : nullptr;
+}
+
+int64_t count(const std::optional<Ids>& ids) { return ids ? rows(*ids) : 0; }
+
+nb::bytes to_bytes(const std::vector<uint8_t>& data) {
+    return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+}
+
+std::shared_ptr<Encoder> basic(Family family, int64_t dim, int64_t bits) {
+    auto encoder = std::make_shared<Encoder>();
+    encoder->family = family;
+    encoder->dim = dim;
+    encoder->bits = bits;
+    return encoder;
+}
+
+}  // namespace
+
+void bind_index(nb::module_& module) {
+    nb::class_<Encoder>(module, "Encoder", "A hash family as the index uses it.")
+        .def_static("simhash",
+                    [](std::shared_ptr<Projection> projection) {
+                        auto encoder = basic(Family::simhash, projection->d(), projection->bits());
+                        encoder->projection = projection;
+                        return encoder;
+                    })
+        .def_static("superbit",
+                    [](std::shared_ptr<Frame> frame, int64_t bits) {
+                        expect(bits >= 1 && bits <= frame->m() * frame->d(), "bits: out of range");
+                        auto encoder = basic(Family::superbit, frame->d(), bits);
+                        encoder->frame = frame;
+                        return encoder;
+                    })
+        .def_static("usr",
+                    [](std::shared_ptr<Frame> frame, float entry_gain, int64_t steps, bool of_direction) {
+                        auto encoder = basic(Family::usr, frame->d(), frame->m() * frame->d());
+                        encoder->frame = frame;
+                        encoder->entry_gain = entry_gain;
+                        encoder->steps = steps;
+                        encoder->of_direction = of_direction;
+                        return encoder;
+                    })
+        .def_static("progressive", [](std::shared_ptr<Frame> frame, Array<const float, 1> weights, int64_t sweeps) {
+            expect(rows(weights) == frame->m(), "weights: wrong shape");
+            auto encoder = basic(Family::progressive, frame->d(), frame->m() * frame->d());
+            encoder->frame = frame;
+            encoder->weights.assign(weights.data(), weights.data() + rows(weights));
+            encoder->sweeps = sweeps;
+            return encoder;
+        });
+
+    nb::class_<Index>(module, "Index", "Records in memory.")
+        .def(
+            "__init__",
+            [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming, bool keep_vectors) {
+                const Metric kind = metric == "cosine" ? Metric::cosine : metric == "l2" ? Metric::l2 : Metric::ip;
+                new (self) Index({kind, hamming, keep_vectors}, std::move(encoder));
+            },
+            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a)
+        .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "add",
+            [](Index& self, Vectors x, Ids ids, int64_t threads) {
+                expect(rows(x) == rows(ids), "ids: wrong shape");
+                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads); });
+            },
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a)
+        .def(
+            "update",
+            [](Index& self, Vectors x, Ids ids, int64_t threads) {
+                expect(rows(x) == rows(ids), "ids: wrong shape");
+                return refusing([&] { self.update(x.data(), ids.data(), rows(x), threads); });
+            },
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a)
+        .def(
+            "forget",
+            [](Index& self, Ids ids, bool ignore_unknown) {
+                int64_t gone = 0;
+                Refusal refusal = refusing([&] { gone = self.forget(ids.data(), rows(ids), ignore_unknown); });
+                return std::make_pair(gone, refusal);
+            },
+            "ids"_a.noconvert(), "ignore_unknown"_a)
+        .def(
+            "add_codes",
+            [](Index& self, Array<const uint8_t, 2> codes, Array<const float, 1> norms, Array<const float, 1> factors,
+               Ids ids) {
+                expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids), "wrong shape");
+                return refusing([&] { self.add_codes(codes.data(), norms.data(), factors.data(), ids.data(), rows(ids)); });
+            },
+            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert())
+        .def(
+            "reencode",
+            [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {
+                nb::gil_scoped_release released;
+                self.reencode(std::move(encoder), threads, [&](int64_t done) {
+                    nb::gil_scoped_acquire held;
+                    progress(done);
+                });
+            },
+            "encoder"_a, "threads"_a, "progress"_a)
+        .def(
+            "search",
+            [](const Index& self, Vectors queries, int64_t k, double effort, std::optional<Ids> allowed, int64_t threads,
+               Array<int64_t, 2> ids, Array<float, 2> distances) {
+                expect(rows(ids) == rows(queries) && columns(ids) == k, "ids: wrong shape");
+                expect(rows(distances) == rows(queries) && columns(distances) == k, "distances: wrong shape");
+                SearchWork work;
+                {
+                    nb::gil_scoped_release released;
+                    work = self.search(queries.data(), rows(queries), k, effort, pointer(allowed), count(allowed), threads,
+                                       ids.data(), distances.data());
+                }
+                return std::make_tuple(work.scanned, work.refined, work.reranked);
+            },
+            "queries"_a.noconvert(), "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a.noconvert(),
+            "distances"_a.noconvert())
+        .def(
+            "search_radius",
+            [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {
+                std::vector<std::pair<float, int64_t>> hits;
+                nb::gil_scoped_release released;
+                self.search_radius(query.data(), radius, pointer(allowed), count(allowed), hits);
+                return hits;
+            },
+            "query"_a.noconvert(), "radius"_a, "allowed"_a.none())
+        .def(
+            "contains",
+            [](const Index& self, Ids ids, Array<bool, 1> out) {
+                expect(rows(ids) == rows(out), "out: wrong shape");
+                nb::gil_scoped_release released;
+                self.contains(ids.data(), rows(ids), out.data());
+            },
+            "ids"_a.noconvert(), "out"_a.noconvert())
+        .def("ids",
+             [](const Index& self) {
+                 auto* all = new std::vector<int64_t>();
+                 nb::capsule owner(all, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+                 {
+                     nb::gil_scoped_release released;
+                     *all = self.ids();
+                 }
+                 return nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(all->data(), {all->size()}, owner);
+             })
+        .def(
+            "get",
+            [](const Index& self, Ids ids, Array<float, 2> out) {
+                expect(rows(ids) == rows(out), "out: wrong shape");
+                return refusing([&] { self.get(ids.data(), rows(ids), out.data()); });
+            },
+            "ids"_a.noconvert(), "out"_a.noconvert())
+        .def(
+            "export_codes",
+            [](const Index& self, Ids ids, Array<uint8_t, 2> codes, Array<float, 1> norms, Array<float, 1> factors) {
+                expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids), "wrong shape");
+                return refusing(
+                    [&] { self.export_codes(ids.data(), rows(ids), codes.data(), norms.data(), factors.data()); });
+            },
+            "ids"_a.noconvert(), "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert())
+        .def(
+            "digest_lanes",
+            [](const Index& self, Array<uint16_t, 1> lanes, int64_t threads) {
+                expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
+                nb::gil_scoped_release released;
+                return self.digest_lanes(threads, lanes.data());
+            },
+            "lanes"_a.noconvert(), "threads"_a)
+        .def("bytes",
+             [](const Index& self) {
+                 const Index::Bytes bytes = self.bytes();
+                 return std::make_tuple(bytes.vectors, bytes.codes, bytes.map, bytes.allocated);
+             })
+        .def("raw_memory", [](const Index& self) { return to_bytes(self.raw_memory()); },
+             "A copy of every byte that records live in. For tests.")
+        .def(
+            "plan",
+            [](const Index& self, int64_t records, int64_t k, double effort) {
+                const SearchPlan plan = self.plan(records, k, effort);
+                return std::make_tuple(plan.reference, plan.survivors, plan.rank);
+            },
+            "records"_a, "k"_a, "effort"_a);
+
+    module.def(
+        "record_lanes",
+        [](nb::bytes record, Array<uint16_t, 1> lanes) {
+            expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
+            digest::Sums sums;
+            sums.add(reinterpret_cast<const uint8_t*>(record.c_str()), static_cast<int64_t>(record.size()));
+            sums.add_to(lanes.data());
+        },
+        "record"_a, "lanes"_a.noconvert(), "Adds the expansion of one record to the lanes.");
+}
+
+}  // namespace lethevec

@@ -1,0 +1,24 @@
+// The expansion of one record in the multiset hash of lethevec.forgetting: BLAKE2b-256 of its bytes is the key of a ChaCha20
+// keystream, whose first 2048 bytes are 1024 numbers of 16 bits. Records are added up lane by lane, modulo 2^16.
+#pragma once
+
+#include <cstdint>
+
+namespace lethevec::digest {
+
+constexpr int64_t LANES = 1024;
+
+// BLAKE2b with 32 bytes of output and the personalisation "lethevec-record1".
+void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]);
+
+// The sum of the expansions of some records, in the order in which the kernel makes the words.
+class Sums {
+public:
+    void add(const uint8_t* record, int64_t bytes);
+    void add_to(uint16_t* lanes) const;
+
+private:
+    alignas(64) uint16_t words_[LANES] = {};
+};
+
+}  // namespace lethevec::digest

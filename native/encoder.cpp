@@ -1,0 +1,54 @@
+#include "encoder.h"
+
+#include "dispatch.h"
+
+namespace lethevec {
+
+int64_t Encoder::scratch() const {
+    return (family == Family::simhash ? padded(bits) : frame->scratch()) + padded(dim);
+}
+
+void Encoder::encode(const float* x, int64_t n, uint8_t* codes, double* norms, float* factors, double* alignment,
+                     float* scratch) const {
+    const Kernels& kernels = active();
+    const Output out{nullptr, codes, bits, alignment};
+    kernels.norms(x, dim, n, norms);
+    switch (family) {
+        case Family::simhash: kernels.project(projection->matrix(), dim, x, n, out, scratch); break;
+        case Family::superbit: kernels.superbit(frame->view(), x, n, out, scratch); break;
+        case Family::usr: encode_usr(x, n, norms, out, scratch); break;
+        case Family::progressive: kernels.progressive(frame->view(), weights.data(), sweeps, x, n, out, scratch); break;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        double scale = 1.0;  // progressive aligns with the direction already
+        if (family == Family::usr) scale = (of_direction ? 1.0 : norms[i]) * static_cast<double>(entry_gain);
+        if (family == Family::simhash || family == Family::superbit) scale = norms[i];
+        factors[i] = alignment[i] > 0.0 ? static_cast<float>(scale / alignment[i]) : 0.0f;
+    }
+}
+
+void Encoder::encode_usr(const float* x, int64_t n, const double* norms, Output out, float* scratch) const {
+    const Kernels& kernels = active();
+    if (!of_direction) return kernels.usr(frame->view(), entry_gain, steps, x, n, out, scratch);
+    float* direction = scratch + frame->scratch();
+    for (int64_t i = 0; i < n; ++i) {
+        const double inverse = norms[i] > 0.0 ? 1.0 / norms[i] : 0.0;
+        for (int64_t j = 0; j < dim; ++j)
+            direction[j] = static_cast<float>(static_cast<double>(x[i * dim + j]) * inverse);
+        const Output row{nullptr, out.codes + i * code_bytes(), bits, out.alignment + i};
+        kernels.usr(frame->view(), entry_gain, steps, direction, 1, row, scratch);
+    }
+}
+
+void Encoder::coordinates(const float* x, float* values, float* scratch) const {
+    const Kernels& kernels = active();
+    const Output out{values, nullptr, bits, nullptr};
+    if (family == Family::simhash)
+        kernels.project(projection->matrix(), dim, x, 1, out, scratch);
+    else
+        kernels.superbit(frame->view(), x, 1, out, scratch);
+    if (family == Family::progressive)
+        for (int64_t j = 0; j < bits; ++j) values[j] = values[j] * weights[static_cast<size_t>(j / dim)];
+}
+
+}  // namespace lethevec

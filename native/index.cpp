@@ -1,0 +1,280 @@
+#include "index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+
+#include "digest.h"
+#include "parallel.h"
+#include "wipe.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr int64_t ENCODE_GROUP = 64;
+
+Layout layout_for(const IndexSettings& settings, const Encoder& encoder) {
+    Layout layout;
+    layout.dim = settings.keep_vectors ? encoder.dim : 0;
+    if (settings.hamming) {
+        layout.hamming_words = (encoder.bits + 63) / 64;
+        return layout;
+    }
+    layout.scan_bytes = (encoder.first_bits() + 7) / 8;
+    layout.tail_words = (encoder.bits - encoder.first_bits() + 31) / 32;
+    layout.has_factor = true;
+    return layout;
+}
+
+bool bit_at(const uint8_t* code, int64_t j) { return (code[j >> 3] >> (j & 7)) & 1; }
+
+// Buffers that held a record's coordinates, wiped when they go.
+template <class T>
+struct Wiped {
+    explicit Wiped(int64_t n) : data(static_cast<size_t>(n)) {}
+    ~Wiped() { wipe(data.data(), data.size() * sizeof(T)); }
+    AlignedVector<T> data;
+};
+
+}  // namespace
+
+Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder)
+    : settings_(settings), encoder_(std::move(encoder)), rows_(layout_for(settings_, *encoder_)) {}
+
+void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+    std::unique_lock<FairLock> writing(lock_);
+    const int64_t before = rows_.size();
+    std::vector<uint32_t> rows(static_cast<size_t>(n));
+    try {
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t found = rows_.find(ids[i]);
+            if (found != Rows::NONE)
+                throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
+            rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
+        }
+        encode_rows(x, rows.data(), n, threads);
+    } catch (...) {
+        while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+        throw;
+    }
+}
+
+void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+    std::unique_lock<FairLock> writing(lock_);
+    std::vector<uint32_t> rows(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) {
+        rows[static_cast<size_t>(i)] = rows_.find(ids[i]);
+        if (rows[static_cast<size_t>(i)] == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
+    }
+    std::vector<uint32_t> sorted = rows;
+    std::sort(sorted.begin(), sorted.end());
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice != sorted.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
+    encode_rows(x, rows.data(), n, threads);
+}
+
+int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
+    std::unique_lock<FairLock> writing(lock_);
+    // One id is the common case and needs no list.
+    if (n == 1) {
+        const uint32_t row = rows_.find(ids[0]);
+        if (row != Rows::NONE) {
+            rows_.remove(row);
+            return 1;
+        }
+        if (!ignore_unknown) throw IdRefused(ids[0], IdRefused::absent);
+        return 0;
+    }
+    std::vector<uint32_t> rows;
+    rows.reserve(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t row = rows_.find(ids[i]);
+        if (row != Rows::NONE)
+            rows.push_back(row);
+        else if (!ignore_unknown)
+            throw IdRefused(ids[i], IdRefused::absent);
+    }
+    // From the last row down, so that a removal never moves a row that is still to go.
+    std::sort(rows.begin(), rows.end(), std::greater<uint32_t>());
+    const auto twice = std::adjacent_find(rows.begin(), rows.end());
+    if (twice != rows.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
+    for (uint32_t row : rows) rows_.remove(row);
+    return static_cast<int64_t>(rows.size());
+}
+
+void Index::add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n) {
+    std::unique_lock<FairLock> writing(lock_);
+    const int64_t before = rows_.size(), bytes = encoder_->code_bytes();
+    try {
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t found = rows_.find(ids[i]);
+            if (found != Rows::NONE)
+                throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
+            write_row(rows_.append(ids[i]), nullptr, codes + i * bytes, static_cast<double>(norms[i]), factors[i]);
+        }
+    } catch (...) {
+        while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+        throw;
+    }
+}
+
+void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
+    const Encoder& encoder = *encoder_;
+    const int64_t bytes = encoder.code_bytes(), d = encoder.dim;
+    parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
+        const int64_t group = std::min(ENCODE_GROUP, end - begin);
+        Wiped<float> scratch(encoder.scratch()), factors(group);
+        Wiped<double> norms(group), alignment(group);
+        Wiped<uint8_t> codes(group * bytes);
+        for (int64_t at = begin; at < end; at += group) {
+            const int64_t count = std::min(group, end - at);
+            encoder.encode(x + at * d, count, codes.data.data(), norms.data.data(), factors.data.data(),
+                           alignment.data.data(), scratch.data.data());
+            for (int64_t i = 0; i < count; ++i)
+                write_row(rows[at + i], x + (at + i) * d, codes.data.data() + i * bytes, norms.data[static_cast<size_t>(i)],
+                          factors.data[static_cast<size_t>(i)]);
+        }
+    });
+}
+
+void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor) {
+    const Layout& layout = rows_.layout();
+    rows_.chunk_of(row).norms[rows_.place(row)] = static_cast<float>(norm);
+    if (layout.dim && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * layout.dim));
+    if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
+    if (!layout.has_factor) return;
+    const int64_t first = encoder_->first_bits(), bits = encoder_->bits;
+    for (int64_t g = 0; g < layout.scan_bytes; ++g) {
+        const int64_t in_byte = std::min<int64_t>(8, first - 8 * g);
+        *rows_.scan_byte(row, g) = static_cast<uint8_t>(code[g] & ((1 << in_byte) - 1));
+    }
+    uint32_t* tail = rows_.tail(row);
+    std::memcpy(tail, &factor, sizeof factor);
+    for (int64_t w = 0; w < layout.tail_words; ++w) {
+        uint32_t word = 0;
+        const int64_t from = first + 32 * w, to = std::min(bits, from + 32);
+        for (int64_t j = from; j < to;) {
+            // As many bits as the byte has left.
+            const int64_t take = std::min<int64_t>(8 - (j & 7), to - j);
+            word |= static_cast<uint32_t>((code[j >> 3] >> (j & 7)) & ((1 << take) - 1)) << (j - from);
+            j += take;
+        }
+        tail[1 + w] = word;
+    }
+}
+
+void Index::read_code(uint32_t row, uint8_t* code) const {
+    const Layout& layout = rows_.layout();
+    if (layout.hamming_words) {
+        std::memcpy(code, rows_.hamming(row), static_cast<size_t>(encoder_->code_bytes()));
+        return;
+    }
+    const int64_t first = encoder_->first_bits();
+    std::memset(code, 0, static_cast<size_t>(encoder_->code_bytes()));
+    for (int64_t g = 0; g < layout.scan_bytes; ++g) code[g] = *rows_.scan_byte(row, g);
+    const uint32_t* tail = rows_.tail(row) + 1;
+    for (int64_t j = first; j < encoder_->bits; ++j)
+        if (bit_at(reinterpret_cast<const uint8_t*>(tail), j - first)) code[j >> 3] |= static_cast<uint8_t>(1 << (j & 7));
+}
+
+void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const std::function<void(int64_t)>& progress) {
+    std::unique_lock<FairLock> writing(lock_);
+    encoder_ = std::move(encoder);
+    constexpr int64_t STRIDE = 8192;
+    std::vector<uint32_t> rows(STRIDE);
+    for (int64_t c = 0; c < rows_.chunks(); ++c) {
+        const int64_t used = rows_.used(c);
+        for (int64_t i = 0; i < used; ++i) rows[static_cast<size_t>(i)] = static_cast<uint32_t>(c * rows_.chunk_rows() + i);
+        encode_rows(rows_.chunk(c).vectors, rows.data(), used, threads);
+        progress(used);
+    }
+}
+
+int64_t Index::size() const {
+    std::shared_lock<FairLock> reading(lock_);
+    return rows_.size();
+}
+
+void Index::contains(const int64_t* ids, int64_t n, bool* out) const {
+    std::shared_lock<FairLock> reading(lock_);
+    for (int64_t i = 0; i < n; ++i) out[i] = rows_.find(ids[i]) != Rows::NONE;
+}
+
+std::vector<int64_t> Index::ids() const {
+    std::shared_lock<FairLock> reading(lock_);
+    std::vector<int64_t> all(static_cast<size_t>(rows_.size()));
+    for (int64_t c = 0, at = 0; c < rows_.chunks(); ++c) {
+        std::copy_n(rows_.chunk(c).ids, rows_.used(c), all.begin() + at);
+        at += rows_.used(c);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+}
+
+void Index::get(const int64_t* ids, int64_t n, float* out) const {
+    std::shared_lock<FairLock> reading(lock_);
+    const int64_t d = rows_.layout().dim;
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t row = rows_.find(ids[i]);
+        if (row == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
+        std::memcpy(out + i * d, rows_.vector(row), static_cast<size_t>(4 * d));
+    }
+}
+
+void Index::export_codes(const int64_t* ids, int64_t n, uint8_t* codes, float* norms, float* factors) const {
+    std::shared_lock<FairLock> reading(lock_);
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t row = rows_.find(ids[i]);
+        if (row == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
+        read_code(row, codes + i * encoder_->code_bytes());
+        norms[i] = rows_.norm(row);
+        factors[i] = 0.0f;
+        if (rows_.layout().has_factor) std::memcpy(&factors[i], rows_.tail(row), sizeof(float));
+    }
+}
+
+int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
+    std::shared_lock<FairLock> reading(lock_);
+    std::mutex adding;
+    const int64_t code_bytes = encoder_->code_bytes(), d = rows_.layout().dim;
+    parallel_for(rows_.size(), threads, 256, [&](int64_t begin, int64_t end) {
+        digest::Sums sums;
+        // A record: a tag, its id, then its vector; or, where vectors are not kept, all that is: norm, factor and code.
+        Wiped<uint8_t> record(9 + (d ? 4 * d : 8 + code_bytes));
+        uint8_t* at = record.data.data();
+        for (int64_t r = begin; r < end; ++r) {
+            const auto row = static_cast<uint32_t>(r);
+            const int64_t id = rows_.id(row);
+            at[0] = d ? 'v' : 'c';
+            std::memcpy(at + 1, &id, 8);
+            if (d) {
+                std::memcpy(at + 9, rows_.vector(row), static_cast<size_t>(4 * d));
+            } else {
+                const float norm = rows_.norm(row);
+                std::memcpy(at + 9, &norm, 4);
+                std::memset(at + 13, 0, 4);
+                if (rows_.layout().has_factor) std::memcpy(at + 13, rows_.tail(row), 4);
+                read_code(row, at + 17);
+            }
+            sums.add(at, static_cast<int64_t>(record.data.size()));
+        }
+        std::lock_guard<std::mutex> turn(adding);
+        sums.add_to(lanes);
+    });
+    return rows_.size();
+}
+
+Index::Bytes Index::bytes() const {
+    std::shared_lock<FairLock> reading(lock_);
+    return {rows_.bytes_of_vectors(), rows_.bytes_of_codes(), rows_.bytes_of_map(), rows_.bytes_allocated()};
+}
+
+std::vector<uint8_t> Index::raw_memory() const {
+    std::shared_lock<FairLock> reading(lock_);
+    return rows_.raw_memory();
+}
+
+}  // namespace lethevec

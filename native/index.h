@@ -1,0 +1,98 @@
+// The in-memory index: records in, nearest records out, records gone. One object, many readers, one writer at a time.
+//
+// Everything a caller can see is a function of the configuration and the records: answers are ordered by distance and then by
+// id, and no step of a search looks at row numbers except to visit all rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "encoder.h"
+#include "fair_lock.h"
+#include "query.h"
+#include "rows.h"
+
+namespace lethevec {
+
+struct IndexSettings {
+    Metric metric;
+    bool hamming;       // rank by Hamming distance; otherwise asymmetric
+    bool keep_vectors;  // rerank by true distance
+};
+
+// How much of the index a search looks at; see `plan` in the spec's ranking.py.
+struct SearchPlan {
+    int64_t reference;  // records by first-stage key among which the second stage finds its threshold
+    int64_t survivors;  // records by first-stage key that go on
+    int64_t rank;       // place in the reference set whose second-stage key is the threshold
+};
+
+struct SearchWork {
+    int64_t scanned = 0, refined = 0, reranked = 0;
+};
+
+// An id that a call cannot use: already present, absent, or given twice.
+struct IdRefused : std::runtime_error {
+    enum Why { present, absent, repeated };
+    IdRefused(int64_t id, Why why) : std::runtime_error("id refused"), id(id), why(why) {}
+    int64_t id;
+    Why why;
+};
+
+class Index {
+public:
+    Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder);
+
+    // Each either does all of its work or, when it throws, none.
+    void add(const float* x, const int64_t* ids, int64_t n, int64_t threads);
+    void update(const float* x, const int64_t* ids, int64_t n, int64_t threads);
+    int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown);
+    // Records whose vectors are not kept, as `export_codes` gave them.
+    void add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n);
+    // All codes anew, for another gain. Calls progress(rows done) now and then; nobody else can look meanwhile.
+    void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const std::function<void(int64_t)>& progress);
+
+    // k nearest to each query: ids (n, k), -1 where there are fewer, and distances (n, k), infinity there.
+    // `allowed` restricts to these ids (unknown ones match nothing) unless null.
+    SearchWork search(const float* queries, int64_t n, int64_t k, double effort, const int64_t* allowed, int64_t allowed_n,
+                      int64_t threads, int64_t* ids, float* distances) const;
+    // All records within `radius` of one query, by true distance where vectors are kept.
+    void search_radius(const float* query, float radius, const int64_t* allowed, int64_t allowed_n,
+                       std::vector<std::pair<float, int64_t>>& hits) const;
+
+    int64_t size() const;
+    void contains(const int64_t* ids, int64_t n, bool* out) const;
+    // Ids in ascending order.
+    std::vector<int64_t> ids() const;
+    // Vectors of ids, (n, dim); throws IdRefused.
+    void get(const int64_t* ids, int64_t n, float* out) const;
+    void export_codes(const int64_t* ids, int64_t n, uint8_t* codes, float* norms, float* factors) const;
+    // Adds to lanes (1024, modulo 2^16) the expansion of every record; see digest.h.
+    int64_t digest_lanes(int64_t threads, uint16_t* lanes) const;
+
+    struct Bytes {
+        int64_t vectors, codes, map, allocated;
+    };
+    Bytes bytes() const;
+    // For tests: a copy of every byte of every buffer that records live in, in use or not.
+    std::vector<uint8_t> raw_memory() const;
+
+    SearchPlan plan(int64_t records, int64_t k, double effort) const;
+
+private:
+    friend class Searcher;
+    void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
+    void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
+    void read_code(uint32_t row, uint8_t* code) const;
+
+    IndexSettings settings_;
+    std::shared_ptr<const Encoder> encoder_;
+    Rows rows_;
+    mutable FairLock lock_;
+};
+
+}  // namespace lethevec

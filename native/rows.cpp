@@ -1,0 +1,249 @@
+#include "rows.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <random>
+
+#include "wipe.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr int64_t CHUNK_TARGET = 1 << 20;
+constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
+constexpr int64_t HEADS_PER_PIECE = 4096;
+constexpr int64_t MIN_BUCKETS = 16;
+constexpr int64_t ROWS_PER_BUCKET = 2;
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t buckets_for(int64_t rows) { return std::max(MIN_BUCKETS, (rows + ROWS_PER_BUCKET - 1) / ROWS_PER_BUCKET); }
+
+uint64_t process_key() {
+    static const uint64_t key = [] {
+        std::random_device device;
+        return (static_cast<uint64_t>(device()) << 32) ^ device();
+    }();
+    return key;
+}
+
+// Zeroed and aligned. calloc knows when the system's pages are zero already; the pointer to free is kept before the memory.
+uint8_t* allocate(int64_t bytes) {
+    auto* raw = static_cast<uint8_t*>(std::calloc(static_cast<size_t>(bytes) + 128, 1));
+    if (!raw) throw std::bad_alloc();
+    uint8_t* memory = raw + 128 - reinterpret_cast<uintptr_t>(raw) % 64;
+    std::memcpy(memory - sizeof raw, &raw, sizeof raw);
+    return memory;
+}
+
+void release(uint8_t* memory) {
+    uint8_t* raw = nullptr;
+    std::memcpy(&raw, memory - sizeof raw, sizeof raw);
+    std::free(raw);
+}
+
+}  // namespace
+
+Rows::Rows(Layout layout) : layout_(layout), key_(process_key()) {
+    const int64_t row = 16 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words;
+    shift_ = MIN_SHIFT;
+    while (shift_ < MAX_SHIFT && (row << (shift_ + 1)) <= CHUNK_TARGET) ++shift_;
+    for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
+}
+
+Rows::~Rows() {
+    for (uint8_t* memory : memory_) {
+        wipe(memory, static_cast<size_t>(chunk_bytes()));
+        release(memory);
+    }
+    if (spare_) release(spare_);
+    for (auto& piece : heads_) wipe(piece.get(), HEADS_PER_PIECE * sizeof(uint32_t));
+}
+
+int64_t Rows::chunk_bytes() const {
+    const int64_t n = chunk_rows();
+    return aligned(8 * n) + 2 * aligned(4 * n) + aligned(4 * n * layout_.dim) + aligned(n * layout_.scan_bytes) +
+           aligned(4 * n * tail_stride()) + aligned(8 * n * layout_.hamming_words);
+}
+
+Chunk Rows::carve(uint8_t* memory) const {
+    const int64_t n = chunk_rows();
+    auto take = [&](int64_t bytes) {
+        uint8_t* part = memory;
+        memory += aligned(bytes);
+        return part;
+    };
+    Chunk chunk;
+    chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
+    chunk.norms = reinterpret_cast<float*>(take(4 * n));
+    chunk.next = reinterpret_cast<uint32_t*>(take(4 * n));
+    chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
+    chunk.scan = take(n * layout_.scan_bytes);
+    chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
+    chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
+    return chunk;
+}
+
+void Rows::add_chunk() {
+    chunks_.reserve(chunks_.size() + 1);
+    memory_.reserve(memory_.size() + 1);
+    uint8_t* memory = spare_ ? spare_ : allocate(chunk_bytes());
+    spare_ = nullptr;
+    memory_.push_back(memory);
+    chunks_.push_back(carve(memory));
+}
+
+// Every row of the last chunk has been wiped by now.
+void Rows::drop_chunk() {
+    if (spare_) release(spare_);
+    spare_ = memory_.back();
+    memory_.pop_back();
+    chunks_.pop_back();
+}
+
+uint64_t Rows::hash(int64_t id) const {
+    uint64_t z = static_cast<uint64_t>(id) ^ key_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+// With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
+int64_t Rows::bucket(uint64_t hash, int64_t buckets) const {
+    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets));
+    const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
+    return wide < buckets ? wide : wide - (int64_t{1} << high);
+}
+
+uint32_t& Rows::head(int64_t b) { return heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)]; }
+uint32_t Rows::head(int64_t b) const {
+    return heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)];
+}
+
+uint32_t Rows::find(int64_t wanted) const {
+    uint32_t row = head(bucket(hash(wanted), buckets_));
+    while (row != NONE && id(row) != wanted) row = chunk_of(row).next[place(row)];
+    return row;
+}
+
+void Rows::link(uint32_t row) {
+    uint32_t& first = head(bucket(hash(id(row)), buckets_));
+    chunk_of(row).next[place(row)] = first;
+    first = row;
+}
+
+void Rows::unlink(uint32_t row) {
+    uint32_t* at = &head(bucket(hash(id(row)), buckets_));
+    while (*at != row) at = &chunk_of(*at).next[place(*at)];
+    *at = chunk_of(row).next[place(row)];
+}
+
+// One more bucket, which takes its share of the one it was split from.
+void Rows::grow_map() {
+    if (buckets_ % HEADS_PER_PIECE == 0) {
+        heads_.reserve(heads_.size() + 1);
+        heads_.emplace_back(new uint32_t[HEADS_PER_PIECE]);
+        std::fill_n(heads_.back().get(), HEADS_PER_PIECE, NONE);
+    }
+    const int64_t added = buckets_++;
+    head(added) = NONE;
+    if (added == 0) return;
+    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(added));
+    uint32_t row = head(added - (int64_t{1} << high));
+    head(added - (int64_t{1} << high)) = NONE;
+    while (row != NONE) {
+        const uint32_t following = chunk_of(row).next[place(row)];
+        link(row);
+        row = following;
+    }
+}
+
+void Rows::shrink_map() {
+    uint32_t row = head(buckets_ - 1);
+    head(buckets_ - 1) = NONE;
+    --buckets_;
+    while (row != NONE) {
+        const uint32_t following = chunk_of(row).next[place(row)];
+        link(row);
+        row = following;
+    }
+    if (buckets_ % HEADS_PER_PIECE == 0) heads_.pop_back();
+}
+
+uint32_t Rows::append(int64_t id) {
+    if (size_ >= static_cast<int64_t>(NONE) - 1) throw std::bad_alloc();
+    const bool fresh = size_ == chunks() * chunk_rows();
+    if (fresh) add_chunk();
+    try {
+        while (buckets_ < buckets_for(size_ + 1)) grow_map();
+    } catch (...) {
+        if (fresh) drop_chunk();
+        throw;
+    }
+    const auto row = static_cast<uint32_t>(size_++);
+    chunk_of(row).ids[place(row)] = id;
+    link(row);
+    return row;
+}
+
+void Rows::remove(uint32_t row) {
+    unlink(row);
+    const auto last = static_cast<uint32_t>(size_ - 1);
+    if (row != last) {
+        unlink(last);
+        move_row(last, row);
+        link(row);
+    }
+    wipe_row(last);
+    --size_;
+    while (buckets_ > buckets_for(size_)) shrink_map();
+    if (size_ == (chunks() - 1) * chunk_rows()) drop_chunk();
+}
+
+void Rows::move_row(uint32_t from, uint32_t to) {
+    const Chunk &a = chunk_of(from), &b = chunk_of(to);
+    const int64_t i = place(from), j = place(to);
+    b.ids[j] = a.ids[i];
+    b.norms[j] = a.norms[i];
+    if (layout_.dim) std::memcpy(vector(to), vector(from), static_cast<size_t>(4 * layout_.dim));
+    for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
+    if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
+    if (layout_.hamming_words) std::memcpy(hamming(to), hamming(from), static_cast<size_t>(8 * layout_.hamming_words));
+}
+
+void Rows::wipe_row(uint32_t row) {
+    const Chunk& c = chunk_of(row);
+    const int64_t i = place(row);
+    if (layout_.dim) wipe(vector(row), static_cast<size_t>(4 * layout_.dim));
+    if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
+    if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
+    for (int64_t g = 0; g < layout_.scan_bytes; ++g) wipe(scan_byte(row, g), 1);
+    c.next[i] = 0;
+    c.norms[i] = 0.0f;
+    wipe(&c.ids[i], sizeof c.ids[i]);
+}
+
+int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
+int64_t Rows::bytes_of_codes() const {
+    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
+}
+int64_t Rows::bytes_of_map() const { return 12 * size_ + 4 * buckets_; }
+int64_t Rows::bytes_allocated() const {
+    return chunks() * chunk_bytes() + static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
+}
+
+std::vector<uint8_t> Rows::raw_memory() const {
+    std::vector<uint8_t> all;
+    for (const uint8_t* memory : memory_) all.insert(all.end(), memory, memory + chunk_bytes());
+    if (spare_) all.insert(all.end(), spare_, spare_ + chunk_bytes());
+    for (const auto& piece : heads_) {
+        const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
+        all.insert(all.end(), at, at + HEADS_PER_PIECE * sizeof(uint32_t));
+    }
+    return all;
+}
+
+}  // namespace lethevec

@@ -1,0 +1,111 @@
+// The records in memory: rows in chunks, without gaps, and a map from id to row.
+//
+// Row numbers are ours and depend on history; nothing that a caller can see does. Forgetting moves the last row into the gap
+// and overwrites the place it came from, so there are no tombstones, and memory follows from the number of records alone:
+// chunks are given back when they empty (all but one, kept zeroed, so that a boundary is not paid for again and again).
+//
+// The map is a linear hash table whose buckets are chains through the rows. It grows and shrinks one bucket at a time, so
+// no single call ever pays for a rehash, and the number of buckets is a function of the number of records.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace lethevec {
+
+// What is kept for each record besides its id, its norm and its place in the map. Zero where a part is not kept.
+struct Layout {
+    int64_t dim = 0;           // floats of the vector
+    int64_t scan_bytes = 0;    // first-stage code, in blocks
+    int64_t tail_words = 0;    // the rest of the code, words of 32 bits
+    bool has_factor = false;   // the scale of the estimate
+    int64_t hamming_words = 0; // the whole code, words of 64 bits
+};
+
+struct Chunk {
+    int64_t* ids;
+    float* norms;
+    uint32_t* next;      // the next row of the bucket's chain, NONE at its end
+    float* vectors;      // (rows, dim)
+    uint8_t* scan;       // (rows / 32, scan_bytes, 32)
+    uint32_t* tail;      // (rows, tail_stride): the factor, then the words
+    uint64_t* hamming;   // (rows, hamming_words)
+};
+
+class Rows {
+public:
+    static constexpr uint32_t NONE = UINT32_MAX;
+
+    explicit Rows(Layout layout);
+    ~Rows();
+    Rows(const Rows&) = delete;
+    Rows& operator=(const Rows&) = delete;
+
+    int64_t size() const { return size_; }
+    const Layout& layout() const { return layout_; }
+    int64_t tail_stride() const { return (layout_.has_factor ? 1 : 0) + layout_.tail_words; }
+
+    int64_t chunk_rows() const { return int64_t{1} << shift_; }
+    int64_t chunks() const { return static_cast<int64_t>(chunks_.size()); }
+    const Chunk& chunk(int64_t c) const { return chunks_[static_cast<size_t>(c)]; }
+    const Chunk& chunk_of(uint32_t row) const { return chunks_[row >> shift_]; }
+    int64_t place(uint32_t row) const { return row & ((uint32_t{1} << shift_) - 1); }
+    // Rows in use in chunk c.
+    int64_t used(int64_t c) const { return c + 1 < chunks() ? chunk_rows() : size_ - c * chunk_rows(); }
+
+    int64_t id(uint32_t row) const { return chunk_of(row).ids[place(row)]; }
+    float norm(uint32_t row) const { return chunk_of(row).norms[place(row)]; }
+    float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
+    uint32_t* tail(uint32_t row) const { return chunk_of(row).tail + place(row) * tail_stride(); }
+    uint64_t* hamming(uint32_t row) const { return chunk_of(row).hamming + place(row) * layout_.hamming_words; }
+    uint8_t* scan_byte(uint32_t row, int64_t g) const {
+        const int64_t at = place(row);
+        return chunk_of(row).scan + ((at / BLOCK) * layout_.scan_bytes + g) * BLOCK + at % BLOCK;
+    }
+
+    // The row of an id, or NONE.
+    uint32_t find(int64_t id) const;
+    // A new row with this id, everything else zero. The id must not be present. May throw std::bad_alloc, changing nothing.
+    uint32_t append(int64_t id);
+    // Removes a row: the last row takes its number, and its old place is overwritten.
+    void remove(uint32_t row);
+
+    // Bytes by part, for `size()` records.
+    int64_t bytes_of_vectors() const;
+    int64_t bytes_of_codes() const;
+    int64_t bytes_of_map() const;
+    int64_t bytes_allocated() const;
+    // A copy of all of it, in use or not, the spare chunk included. For tests that look for what should be gone.
+    std::vector<uint8_t> raw_memory() const;
+
+private:
+    Chunk carve(uint8_t* memory) const;
+    int64_t chunk_bytes() const;
+    void add_chunk();
+    void drop_chunk();
+    uint64_t hash(int64_t id) const;
+    int64_t bucket(uint64_t hash, int64_t buckets) const;
+    uint32_t& head(int64_t bucket);
+    uint32_t head(int64_t bucket) const;
+    void unlink(uint32_t row);
+    void link(uint32_t row);
+    void grow_map();
+    void shrink_map();
+    void move_row(uint32_t from, uint32_t to);
+    void wipe_row(uint32_t row);
+
+    Layout layout_;
+    int shift_;
+    int64_t size_ = 0;
+    uint64_t key_;  // of the map's hash; drawn once per process, so that nobody can choose ids that collide
+    std::vector<Chunk> chunks_;
+    std::vector<uint8_t*> memory_;
+    uint8_t* spare_ = nullptr;
+    int64_t buckets_ = 0;
+    std::vector<std::unique_ptr<uint32_t[]>> heads_;
+};
+
+}  // namespace lethevec

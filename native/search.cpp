@@ -1,0 +1,427 @@
+// A search, stage by stage: first-stage scores of every record, the remaining planes for the survivors, true distances for
+// the few that are left. Mirrors `search` of the spec's ranking.py.
+//
+// Each stage keeps every record whose key reaches a threshold, ties included, so what it keeps does not depend on the order
+// of rows. A sample of the records only suggests where to look for the first threshold; the threshold itself is exact.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <shared_mutex>
+#include <vector>
+
+#include "dispatch.h"
+#include "index.h"
+#include "parallel.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr float LOWEST = -std::numeric_limits<float>::infinity();
+constexpr float FARTHEST = std::numeric_limits<float>::infinity();
+constexpr int64_t SAMPLE_BLOCKS = 128;
+constexpr int64_t QUERIES_TOGETHER = 8;  // that share a pass over the codes under Hamming ranking
+
+using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
+
+// A number that orders as the float does; both zeros are one.
+uint32_t ordered(float value) {
+    uint32_t word = 0;
+    value = value + 0.0f;
+    std::memcpy(&word, &value, sizeof word);
+    return word & 0x80000000u ? ~word : word | 0x80000000u;
+}
+
+// The rank-th largest of the numbers; the smallest possible when there are not as many. Numbers are counted by their leading
+// bits first, so that only those of one bucket need sorting; which bucket is found by counting from the top.
+float largest(const std::vector<float>& numbers, int64_t rank) {
+    constexpr int SHIFT = 20;
+    if (rank > static_cast<int64_t>(numbers.size())) return LOWEST;
+    uint32_t counts[1u << (32 - SHIFT)] = {};
+    uint32_t top = 0;
+    for (float number : numbers) {
+        const uint32_t bucket = ordered(number) >> SHIFT;
+        ++counts[bucket];
+        top = std::max(top, bucket);
+    }
+    int64_t left = rank;
+    while (left > static_cast<int64_t>(counts[top])) left -= counts[top--];
+    std::vector<float> close;
+    close.reserve(counts[top]);
+    for (float number : numbers)
+        if (ordered(number) >> SHIFT == top) close.push_back(number);
+    const auto at = close.begin() + (left - 1);
+    std::nth_element(close.begin(), at, close.end(), std::greater<float>());
+    return *at;
+}
+
+void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
+    const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
+    std::partial_sort(hits.begin(), hits.begin() + found, hits.end());
+    for (int64_t i = 0; i < k; ++i) {
+        ids[i] = i < found ? hits[static_cast<size_t>(i)].second : -1;
+        distances[i] = i < found ? hits[static_cast<size_t>(i)].first : FARTHEST;
+    }
+}
+
+}  // namespace
+
+SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
+    const double n = static_cast<double>(records), wanted = static_cast<double>(k);
+    auto count = [&](double number) {
+        return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, n)), n)));
+    };
+    const bool staged = !settings_.hamming && rows_.layout().tail_words > 0;
+    if (!staged) {
+        const int64_t all = count(effort * (0.006 * n + 10.0 * wanted + 100.0));
+        return {all, all, all};
+    }
+    const double base = 0.015 * n + 16.0 * wanted + 256.0;
+    const int64_t reference = count(0.5 * base);
+    return {reference, std::max(reference, count(effort * base)), count(effort * (0.0005 * n + 4.0 * wanted + 20.0))};
+}
+
+// One thread's search of the rows, with its working memory.
+class Searcher {
+public:
+    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them.
+    Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
+        : index_(index),
+          rows_(index.rows_),
+          kernels_(active()),
+          masks_(masks),
+          eligible_(eligible),
+          chunk_rows_(static_cast<size_t>(rows_.chunk_rows())),
+          chunk_scores_(static_cast<size_t>(rows_.chunk_rows())) {}
+
+    void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
+        prepare(query_, *index_.encoder_, index_.settings_.metric, false, x);
+        const SearchPlan plan = index_.plan(eligible_, k, effort);
+        find_survivors(plan);
+        if (rows_.layout().tail_words > 0 || !index_.settings_.keep_vectors) refine(plan);
+        hits_.clear();
+        if (index_.settings_.keep_vectors)
+            rerank();
+        else
+            for (size_t i = 0; i < found_.size(); ++i) hits_.emplace_back(estimated_[i], rows_.id(found_[i]));
+        write_hits(hits_, k, ids, distances);
+    }
+
+    // Hamming ranking of several queries in one pass: a chunk's codes are read from memory once.
+    void nearest_by_hamming(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances) {
+        const bool keep = index_.settings_.keep_vectors;
+        const int64_t want = keep ? index_.plan(eligible_, k, effort).survivors : std::min(k, eligible_);
+        std::vector<PreparedQuery> queries(static_cast<size_t>(n));
+        std::vector<Reservoir> reservoirs(static_cast<size_t>(n), Reservoir(want));
+        const int64_t d = index_.encoder_->dim, words = rows_.layout().hamming_words;
+        for (int64_t i = 0; i < n; ++i)
+            prepare(queries[static_cast<size_t>(i)], *index_.encoder_, index_.settings_.metric, true, x + i * d);
+        std::vector<uint32_t> bits(static_cast<size_t>(rows_.chunk_rows()));
+        for (int64_t c = 0; c < rows_.chunks(); ++c) {
+            const int64_t used = rows_.used(c);
+            const uint32_t* masks = masks_.data() + c * (rows_.chunk_rows() / BLOCK);
+            for (size_t i = 0; i < queries.size(); ++i) {
+                kernels_.hamming(queries[i].code.data(), rows_.chunk(c).hamming, words, used, bits.data());
+                reservoirs[i].offer(bits.data(), masks, used, static_cast<uint32_t>(c * rows_.chunk_rows()));
+            }
+            work.scanned += used * n;
+        }
+        for (size_t i = 0; i < queries.size(); ++i) {
+            reservoirs[i].finish();
+            hits_.clear();
+            if (keep) {
+                query_ = std::move(queries[i]);
+                found_ = reservoirs[i].rows;
+                rerank();
+            } else {
+                for (size_t j = 0; j < reservoirs[i].rows.size(); ++j)
+                    hits_.emplace_back(static_cast<float>(reservoirs[i].bits[j]), rows_.id(reservoirs[i].rows[j]));
+            }
+            write_hits(hits_, k, ids + static_cast<int64_t>(i) * k, distances + static_cast<int64_t>(i) * k);
+        }
+    }
+
+    // Every eligible record's distance, by the best that is kept.
+    void all_within(const float* x, float radius, std::vector<Hit>& hits) {
+        const bool hamming = index_.settings_.hamming, keep = index_.settings_.keep_vectors;
+        prepare(query_, *index_.encoder_, index_.settings_.metric, hamming && !keep, x);
+        found_.clear();
+        each_allowed([&](uint32_t row) { found_.push_back(row); });
+        hits_.clear();
+        if (keep) {
+            rerank();
+        } else if (hamming) {
+            uint32_t bits = 0;
+            for (uint32_t row : found_) {
+                kernels_.hamming(query_.code.data(), rows_.hamming(row), rows_.layout().hamming_words, 1, &bits);
+                hits_.emplace_back(static_cast<float>(bits), rows_.id(row));
+            }
+        } else {
+            scan(LOWEST);
+            estimate_found();
+            for (size_t i = 0; i < found_.size(); ++i) hits_.emplace_back(estimated_[i], rows_.id(found_[i]));
+        }
+        for (const Hit& hit : hits_)
+            if (hit.first <= radius) hits.push_back(hit);
+        std::sort(hits.begin(), hits.end());
+    }
+
+    SearchWork work;
+
+private:
+    // The rows with the fewest differing bits, ties included. Keeps all that may still be among them.
+    struct Reservoir {
+        explicit Reservoir(int64_t want) : want(want) {}
+        void offer(const uint32_t* offered, const uint32_t* masks, int64_t n, uint32_t first) {
+            for (int64_t i = 0; i < n; ++i) {
+                if (offered[i] > limit || !((masks[i / BLOCK] >> (i % BLOCK)) & 1)) continue;
+                rows.push_back(first + static_cast<uint32_t>(i));
+                bits.push_back(offered[i]);
+                if (static_cast<int64_t>(rows.size()) >= full) tighten();
+            }
+        }
+        void finish() { tighten(); }
+        void tighten() {
+            if (want <= 0 || static_cast<int64_t>(rows.size()) <= want) return;
+            order = bits;
+            std::nth_element(order.begin(), order.begin() + (want - 1), order.end());
+            limit = order[static_cast<size_t>(want - 1)];
+            size_t kept = 0;
+            for (size_t i = 0; i < rows.size(); ++i)
+                if (bits[i] <= limit) {
+                    rows[kept] = rows[i];
+                    bits[kept++] = bits[i];
+                }
+            rows.resize(kept);
+            bits.resize(kept);
+            full = std::max(2 * static_cast<int64_t>(kept), 2 * want + 256);
+        }
+        int64_t want;
+        int64_t full = 2 * want + 256;
+        uint32_t limit = std::numeric_limits<uint32_t>::max();
+        std::vector<uint32_t> rows, bits, order;
+    };
+
+    template <class Visit>
+    void each_allowed(Visit visit) const {
+        for (int64_t c = 0; c < rows_.chunks(); ++c)
+            for (int64_t b = 0; b * BLOCK < rows_.used(c); ++b)
+                for (uint32_t mask = masks_[static_cast<size_t>(c * (rows_.chunk_rows() / BLOCK) + b)]; mask; mask &= mask - 1)
+                    visit(static_cast<uint32_t>(c * rows_.chunk_rows() + b * BLOCK + __builtin_ctz(mask)));
+    }
+
+    // Appends to found_ and scores_ the rows of some blocks of a chunk whose first-stage key reaches the threshold.
+    void scan_blocks(int64_t c, int64_t first, int64_t blocks, float threshold) {
+        const Chunk& chunk = rows_.chunk(c);
+        const int64_t count = kernels_.scan(
+            query_.scan, query_.kind, chunk.scan + first * rows_.layout().scan_bytes * BLOCK, chunk.norms + first * BLOCK,
+            masks_.data() + c * (rows_.chunk_rows() / BLOCK) + first, blocks, threshold,
+            {chunk_rows_.data(), chunk_scores_.data()});
+        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + first * BLOCK);
+        for (int64_t i = 0; i < count; ++i) found_.push_back(base + chunk_rows_[static_cast<size_t>(i)]);
+        scores_.insert(scores_.end(), chunk_scores_.begin(), chunk_scores_.begin() + count);
+    }
+
+    void scan(float threshold) {
+        found_.clear();
+        scores_.clear();
+        for (int64_t c = 0; c < rows_.chunks(); ++c)
+            scan_blocks(c, 0, (rows_.used(c) + BLOCK - 1) / BLOCK, threshold);
+        work.scanned += eligible_;
+    }
+
+    void keys_of_found() {
+        keys_.resize(found_.size());
+        for (size_t i = 0; i < found_.size(); ++i)
+            keys_[i] = query_.first_key(scores_[i], query_.kind == KEY_SCORE ? 0.0f : rows_.norm(found_[i]));
+    }
+
+    // A threshold that about `want` rows will reach, from the rows of a few blocks.
+    float likely_threshold(int64_t want, double slack) {
+        const int64_t per_chunk = rows_.chunk_rows() / BLOCK, blocks = (rows_.size() + BLOCK - 1) / BLOCK;
+        const int64_t step = std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
+        found_.clear();
+        scores_.clear();
+        for (int64_t b = 0; b < blocks; b += step) scan_blocks(b / per_chunk, b % per_chunk, 1, LOWEST);
+        keys_of_found();
+        const double expected = static_cast<double>(want) * static_cast<double>(keys_.size()) / static_cast<double>(eligible_);
+        return largest(keys_, static_cast<int64_t>(slack * (expected + 3.0 * std::sqrt(expected) + 2.0)));
+    }
+
+    // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
+    void find_survivors(const SearchPlan& plan) {
+        reference_key_ = LOWEST;
+        if (plan.survivors >= eligible_) {
+            scan(LOWEST);
+        } else {
+            for (double slack = 1.0;; slack *= 4.0) {
+                const float threshold = likely_threshold(plan.survivors, slack);
+                scan(threshold);
+                if (threshold == LOWEST || static_cast<int64_t>(found_.size()) >= plan.survivors) break;
+            }
+        }
+        keys_of_found();
+        if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest(keys_, plan.reference);
+        if (plan.survivors < static_cast<int64_t>(found_.size())) keep_found(largest(keys_, plan.survivors));
+    }
+
+    // Drops what does not reach a threshold.
+    void keep_found(float threshold) {
+        size_t kept = 0;
+        for (size_t i = 0; i < found_.size(); ++i)
+            if (keys_[i] >= threshold) {
+                found_[kept] = found_[i];
+                scores_[kept] = scores_[i];
+                keys_[kept++] = keys_[i];
+            }
+        found_.resize(kept);
+        scores_.resize(kept);
+        keys_.resize(kept);
+    }
+
+    // The second-stage keys of what was found, in refined_, and the distances they stand for, in estimated_.
+    void estimate_found() {
+        constexpr size_t AHEAD = 12;
+        const int64_t words = rows_.layout().tail_words;
+        const bool want_distance = !index_.settings_.keep_vectors;
+        refined_.resize(found_.size());
+        if (want_distance) estimated_.resize(found_.size());
+        for (size_t i = 0; i < found_.size(); ++i) {
+            if (i + AHEAD < found_.size()) __builtin_prefetch(rows_.tail(found_[i + AHEAD]));
+            const uint32_t* tail = rows_.tail(found_[i]);
+            float factor;
+            __builtin_memcpy(&factor, tail, sizeof factor);
+            const auto differ = static_cast<int32_t>(
+                words ? kernels_.disagreement(tail + 1, query_.tail_signs.data(), query_.tail_weights.data(), words) : 0u);
+            const float estimate = query_.estimate(scores_[i], differ, factor);
+            const float norm = query_.kind == KEY_SCORE && !want_distance ? 0.0f : rows_.norm(found_[i]);
+            refined_[i] = query_.key(estimate, norm);
+            if (want_distance) estimated_[i] = estimated_distance(estimate, norm);
+        }
+        work.refined += static_cast<int64_t>(found_.size());
+    }
+
+    float estimated_distance(float estimate, float norm) const {
+        const auto q = static_cast<float>(query_.norm);
+        if (index_.settings_.metric == Metric::cosine) return 1.0f - estimate;
+        if (index_.settings_.metric == Metric::ip) return -(estimate * norm * q);
+        const float squared = q * q + norm * (norm - estimate * query_.twice_norm);
+        return std::sqrt(std::max(squared, 0.0f));
+    }
+
+    // Keeps what reaches the key of the `rank`-th record of the reference set. The set is the same for every effort, so more
+    // effort only ever lowers this threshold: a record that was kept stays kept.
+    void refine(const SearchPlan& plan) {
+        estimate_found();
+        if (!index_.settings_.keep_vectors) return;
+        order_.clear();
+        for (size_t i = 0; i < found_.size(); ++i)
+            if (keys_[i] >= reference_key_) order_.push_back(refined_[i]);
+        const float threshold = largest(order_, plan.rank);
+        size_t kept = 0;
+        for (size_t i = 0; i < found_.size(); ++i)
+            if (refined_[i] >= threshold) found_[kept++] = found_[i];
+        found_.resize(kept);
+    }
+
+    void rerank() {
+        const int64_t d = rows_.layout().dim, lines = (4 * d + 63) / 64;
+        constexpr size_t AHEAD = 3;
+        for (size_t i = 0; i < found_.size(); ++i) {
+            if (i + AHEAD < found_.size()) {
+                const auto* at = reinterpret_cast<const char*>(rows_.vector(found_[i + AHEAD]));
+                for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(at + 64 * line);
+            }
+            const uint32_t row = found_[i];
+            const float* x = rows_.vector(row);
+            float distance = 0.0f;
+            switch (index_.settings_.metric) {
+                case Metric::cosine: distance = 1.0f - kernels_.dot(query_.vector.data(), x, d) / rows_.norm(row); break;
+                case Metric::ip: distance = -kernels_.dot(query_.vector.data(), x, d); break;
+                case Metric::l2: distance = std::sqrt(kernels_.squared_distance(query_.vector.data(), x, d)); break;
+            }
+            hits_.emplace_back(distance, rows_.id(row));
+        }
+        work.reranked += static_cast<int64_t>(found_.size());
+    }
+
+    const Index& index_;
+    const Rows& rows_;
+    const Kernels& kernels_;
+    const std::vector<uint32_t>& masks_;
+    const int64_t eligible_;
+    PreparedQuery query_;
+    float reference_key_ = LOWEST;
+    std::vector<uint32_t> chunk_rows_;  // what one call of the kernel found
+    std::vector<uint16_t> chunk_scores_;
+    std::vector<uint32_t> found_;
+    std::vector<uint16_t> scores_;
+    std::vector<float> keys_, refined_, estimated_, order_;
+    std::vector<Hit> hits_;
+};
+
+namespace {
+
+// The rows that a search may find: all in use, or those of the allowed ids.
+int64_t fill_masks(const Rows& rows, const int64_t* allowed, int64_t allowed_n, std::vector<uint32_t>& masks) {
+    const int64_t per_chunk = rows.chunk_rows() / BLOCK;
+    masks.assign(static_cast<size_t>(rows.chunks() * per_chunk), 0);
+    if (allowed == nullptr) {
+        for (int64_t c = 0; c < rows.chunks(); ++c) {
+            const int64_t used = rows.used(c);
+            for (int64_t b = 0; b * BLOCK < used; ++b) {
+                const int64_t left = used - b * BLOCK;
+                masks[static_cast<size_t>(c * per_chunk + b)] = left >= BLOCK ? UINT32_MAX : (uint32_t{1} << left) - 1;
+            }
+        }
+        return rows.size();
+    }
+    int64_t eligible = 0;
+    for (int64_t i = 0; i < allowed_n; ++i) {
+        const uint32_t row = rows.find(allowed[i]);
+        if (row == Rows::NONE) continue;
+        uint32_t& mask = masks[row / BLOCK];
+        const uint32_t bit = uint32_t{1} << (row % BLOCK);
+        eligible += (mask & bit) == 0;
+        mask |= bit;
+    }
+    return eligible;
+}
+
+}  // namespace
+
+SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effort, const int64_t* allowed,
+                         int64_t allowed_n, int64_t threads, int64_t* ids, float* distances) const {
+    std::shared_lock<FairLock> reading(lock_);
+    std::vector<uint32_t> masks;
+    const int64_t eligible = fill_masks(rows_, allowed, allowed_n, masks);
+    std::mutex adding;
+    SearchWork total;
+    parallel_for(n, threads, 1, [&](int64_t begin, int64_t end) {
+        Searcher searcher(*this, masks, eligible);
+        const int64_t d = encoder_->dim, together = settings_.hamming ? QUERIES_TOGETHER : 1;
+        for (int64_t i = begin; i < end; i += together) {
+            if (settings_.hamming)
+                searcher.nearest_by_hamming(queries + i * d, std::min(together, end - i), k, effort, ids + i * k,
+                                            distances + i * k);
+            else
+                searcher.nearest(queries + i * d, k, effort, ids + i * k, distances + i * k);
+        }
+        std::lock_guard<std::mutex> turn(adding);
+        total.scanned += searcher.work.scanned;
+        total.refined += searcher.work.refined;
+        total.reranked += searcher.work.reranked;
+    });
+    return total;
+}
+
+void Index::search_radius(const float* query, float radius, const int64_t* allowed, int64_t allowed_n,
+                          std::vector<std::pair<float, int64_t>>& hits) const {
+    std::shared_lock<FairLock> reading(lock_);
+    std::vector<uint32_t> masks;
+    const int64_t eligible = fill_masks(rows_, allowed, allowed_n, masks);
+    Searcher(*this, masks, eligible).all_within(query, radius, hits);
+}
+
+}  // namespace lethevec

@@ -1,0 +1,98 @@
+"""The configuration of an index: what, beside the records, decides everything that can be seen of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import FormatError, LethevecError, ParameterError
+from ..hashing import FAMILIES, Hasher, hasher
+from ..hashing.parameters import choice, integer, seed_of
+
+METRICS = ("cosine", "l2", "ip")
+RANKINGS = ("asymmetric", "hamming")
+SOURCES = ("scan",)
+#: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
+PLANES_WITH_VECTORS = 2
+PLANES_ALONE = 8
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that was chosen, defaults filled in. `gain_follows` says that usr's gain is read off the records."""
+
+    dim: int
+    metric: str
+    family: str
+    bits: int
+    ranking: str
+    keep_vectors: bool
+    source: str
+    seed: int
+    params: tuple[tuple[str, Any], ...]
+    gain_follows: bool
+
+    def hasher(self, mean_norm: float | None = None) -> Hasher:
+        """The hash function; for a gain that follows the records, of this mean norm."""
+        params = dict(self.params)
+        if self.gain_follows and mean_norm is not None:
+            params["mean_norm"] = mean_norm
+        return hasher(self.family, dim=self.dim, bits=self.bits, seed=self.seed, **params)
+
+    def canonical(self) -> bytes:
+        """The same bytes for the same configuration."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+
+def make_config(
+    dim: object,
+    metric: object,
+    *,
+    family: object,
+    bits: object,
+    ranking: object,
+    keep_vectors: object,
+    source: object,
+    seed: object,
+    params: dict[str, Any],
+) -> Config:
+    """Check the arguments of Index and fill in what was left open."""
+    dim = integer("dim", dim, 1, 65_536)
+    metric = choice("metric", metric, METRICS)
+    family = choice("family", family, FAMILIES)
+    ranking = choice("ranking", ranking, RANKINGS)
+    source = choice("source", source, SOURCES)
+    if not isinstance(keep_vectors, bool):
+        raise ParameterError(f"keep_vectors: expected True or False, got {keep_vectors!r}")
+    if bits is None:
+        planes = PLANES_WITH_VECTORS if keep_vectors and family == "progressive" else PLANES_ALONE
+        bits = dim * planes
+    seed = seed_of(seed)
+    made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
+    if ranking == "asymmetric" and made.bits > 32_768:
+        # Scores of the first stage are counted in sixteen bits.
+        raise ParameterError(f"bits: asymmetric ranking expected at most 32768, got {made.bits}; or ranking='hamming'")
+    follows = family == "usr" and metric != "cosine" and "gain" not in params and "mean_norm" not in params
+    if follows and not keep_vectors:
+        raise ParameterError(
+            "keep_vectors=False: usr codes under l2 and ip are made anew when the mean norm of the records moves, which "
+            "needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
+        )
+    return Config(
+        dim, metric, family, made.bits, ranking, keep_vectors, source, seed, tuple(sorted(params.items())), follows
+    )
+
+
+def parse_config(data: bytes) -> Config:
+    """The configuration that a file holds; anything else is refused."""
+    try:
+        fields = json.loads(data)
+        params = {str(name): value for name, value in fields.pop("params")}
+        follows = fields.pop("gain_follows")
+        config = make_config(fields.pop("dim"), fields.pop("metric"), params=params, **fields)
+    except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
+    if config.gain_follows != follows or config.canonical() != data:
+        raise FormatError("expected the configuration of an index in its canonical form, got another")
+    return config

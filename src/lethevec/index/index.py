@@ -1,0 +1,374 @@
+"""`Index`: nearest-neighbour search in memory that forgets exactly.
+
+Everything that can be seen of an index (answers, digest, snapshot, memory) is a function of its configuration and of the records
+it holds now, whatever adds, updates and forgets led there. Many threads may search one index while one at a time changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import reference
+from .._native import core, resolve_threads
+from ..errors import IdError, ParameterError, UnknownIdError, UnsupportedError, VectorError
+from ..forgetting.multiset import LANES, MultisetHash
+from ..hashing.parameters import integer, positive
+from ..progress import Progress
+from ..vectors import F32, as_vectors
+from . import snapshot
+from .config import Config, make_config
+from .encoders import native_encoder
+from .gain import NormCounts
+from .hits import Hits, RadiusHits, Work
+from .ids import I64, as_ids
+
+#: Beyond this, squares of distances leave the range of float32.
+MAX_NORM = 1e18
+
+
+class Index:
+    """An index over vectors of `dim` numbers.
+
+    Args:
+        dim: dimension, 1 to 65,536.
+        metric: "cosine" (distance 1 - cos), "l2" (Euclidean distance) or "ip" (minus the inner product).
+        family: hash family of the codes; see `lethevec.hasher`.
+        bits: bits of a code; by default two planes of dim bits, or eight when vectors are not kept.
+        ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
+        keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
+        source: where candidates come from; "scan" looks at all codes.
+        seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
+        params: further parameters of the family.
+
+    >>> index = Index(dim=3, metric="l2")
+    >>> index.add([[0, 0, 0], [1, 0, 0], [0, 2, 0]], ids=[10, 11, 12])
+    >>> hits = index.search([0.9, 0, 0], k=2)
+    >>> hits.ids, hits.distances.round(2)
+    (array([[11, 10]]), array([[0.1, 0.9]], dtype=float32))
+    >>> index.forget([11])
+    1
+    >>> 11 in index
+    False
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        metric: str = "cosine",
+        *,
+        family: str = "progressive",
+        bits: int | None = None,
+        ranking: str = "asymmetric",
+        keep_vectors: bool = True,
+        source: str = "scan",
+        seed: int = 0,
+        **params: Any,
+    ) -> None:
+        """An empty index."""
+        config = make_config(
+            dim,
+            metric,
+            family=family,
+            bits=bits,
+            ranking=ranking,
+            keep_vectors=keep_vectors,
+            source=source,
+            seed=seed,
+            params=params,
+        )
+        self._set_up(config)
+
+    def _set_up(self, config: Config) -> None:
+        self._config = config
+        self._norms = NormCounts() if config.gain_follows else None
+        self._mean_norm = 1.0
+        encoder = native_encoder(config.hasher(self._mean_norm), config.metric)
+        self._native = core.Index(encoder, config.metric, config.ranking == "hamming", config.keep_vectors)
+        # One change at a time, also where a change is several native calls.
+        self._writing = threading.RLock()
+
+    # --- What it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self._config.dim
+
+    @property
+    def metric(self) -> str:
+        """The metric: "cosine", "l2" or "ip"."""
+        return self._config.metric
+
+    @property
+    def config(self) -> Config:
+        """Everything that was chosen, defaults filled in."""
+        return self._config
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __contains__(self, id: object) -> bool:
+        if isinstance(id, bool) or not isinstance(id, int | np.integer):
+            return False
+        if not -(1 << 63) <= int(id) < 1 << 63:
+            return False
+        return bool(self._contains(np.array([int(id)], dtype=np.int64))[0])
+
+    def _contains(self, ids: I64) -> npt.NDArray[np.bool_]:
+        found = np.empty(len(ids), dtype=np.bool_)
+        self._native.contains(ids, found)
+        return found
+
+    def ids(self) -> I64:
+        """All ids, ascending."""
+        return np.asarray(self._native.ids())
+
+    def __iter__(self) -> Iterator[int]:
+        """Ids, ascending, as they were when the iteration began."""
+        return iter(self.ids().tolist())
+
+    def __repr__(self) -> str:
+        c = self._config
+        return f"<lethevec.Index of {len(self)} vectors, dim={c.dim}, metric={c.metric!r}, {c.family} {c.bits} bits>"
+
+    # --- Changes -----------------------------------------------------------------------------------------------------
+
+    def add(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
+        """Add records. Ids that are present or given twice are refused, and then nothing is added."""
+        with self._writing, _Checked(self, vectors) as x:
+            checked = as_ids(ids, count=len(x))
+            self._refuse(self._native.add(x, checked, resolve_threads(threads)))
+            self._count_norms(entering=x, threads=threads)
+
+    def update(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
+        """Replace the vectors of records that are present."""
+        with self._writing, _Checked(self, vectors) as x:
+            checked = as_ids(ids, count=len(x))
+            leaving = self._vectors_if_counted(checked)
+            self._refuse(self._native.update(x, checked, resolve_threads(threads)))
+            self._count_norms(entering=x, leaving=leaving, threads=threads)
+
+    def forget(self, ids: npt.ArrayLike, *, ignore_unknown: bool = False) -> int:
+        """Forget records: afterwards the index equals one that never held them. Returns how many there were.
+
+        An unknown id is refused, and then nothing is forgotten; `ignore_unknown=True` passes over it.
+        """
+        checked = as_ids(ids, empty=ignore_unknown)
+        if len(checked) == 0:
+            return 0
+        with self._writing:
+            leaving = self._vectors_if_counted(checked)
+            gone, refusal = self._native.forget(checked, ignore_unknown)
+            self._refuse(refusal)
+            self._count_norms(leaving=leaving, threads=None)
+            return gone
+
+    def _vectors_if_counted(self, ids: I64) -> F32 | None:
+        """What is about to leave, where the gain depends on norms."""
+        if self._norms is None:
+            return None
+        present = np.unique(ids[self._contains(ids)])
+        return self.get(present) if len(present) else None
+
+    def _count_norms(self, *, entering: F32 | None = None, leaving: F32 | None = None, threads: int | None) -> None:
+        if self._norms is None:
+            return
+        for x, sign in ((entering, 1), (leaving, -1)):
+            if x is not None:
+                self._norms.add(reference.norms(x).astype(np.float32), sign)
+        if leaving is not None:
+            leaving.fill(0)
+        mean_norm = self._norms.mean_norm()
+        if mean_norm == self._mean_norm:
+            return
+        self._mean_norm = mean_norm
+        encoder = native_encoder(self._config.hasher(mean_norm), self.metric)
+        with Progress(len(self), "re-encoding for a new mean norm", unit="vectors") as progress:
+            self._native.reencode(encoder, resolve_threads(threads), progress.advance)
+
+    @staticmethod
+    def _refuse(refusal: tuple[str, int] | None) -> None:
+        if refusal is None:
+            return
+        why, id = refusal
+        if why == "absent":
+            raise UnknownIdError(f"ids: expected ids that are present, got {id}, which is not; nothing was changed")
+        if why == "present":
+            raise IdError(
+                f"ids: expected new ids, got {id}, which is present; update() replaces records; nothing was changed"
+            )
+        raise IdError(f"ids: expected each id once, got {id} more than once; nothing was changed")
+
+    # --- Search ------------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        queries: npt.ArrayLike,
+        k: int = 10,
+        *,
+        effort: float = 1.0,
+        allow: npt.ArrayLike | None = None,
+        threads: int | None = 1,
+    ) -> Hits:
+        """The k nearest records of each query.
+
+        Args:
+            queries: (n, dim), or (dim,) for one.
+            k: how many.
+            effort: more looks at more records; it never gives less recall. 1.0 is meant for recall@10 of 0.95 or more.
+            allow: only these ids may be found: a list of ids (those that are not present match nothing), or a mask, a
+                boolean for each of `ids()`.
+            threads: threads to share the queries out to; None is all cores.
+        """
+        q = self._checked_queries(queries)
+        k = integer("k", k, 1, 1 << 31)
+        effort = positive("effort", effort)
+        allowed = self._allowed(allow)
+        ids = np.empty((len(q), k), dtype=np.int64)
+        distances = np.empty((len(q), k), dtype=np.float32)
+        done = self._native.search(q, k, effort, allowed, resolve_threads(threads), ids, distances)
+        return Hits(ids, distances, self._work(*done))
+
+    def search_radius(
+        self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None
+    ) -> RadiusHits:
+        """All records within `radius` of each query, by true distance; by estimated distance where vectors are not kept."""
+        q = self._checked_queries(queries)
+        if isinstance(radius, bool) or not isinstance(radius, int | float | np.number) or np.isnan(radius):
+            raise ParameterError(f"radius: expected a number, got {radius!r}")
+        allowed = self._allowed(allow)
+        found = [self._native.search_radius(row, float(radius), allowed) for row in q]
+        offsets = np.cumsum([0] + [len(hits) for hits in found], dtype=np.int64)
+        ids = np.array([id for hits in found for _, id in hits], dtype=np.int64)
+        distances = np.array([distance for hits in found for distance, _ in hits], dtype=np.float32)
+        return RadiusHits(offsets, ids, distances)
+
+    def _checked_queries(self, queries: npt.ArrayLike) -> F32:
+        q = as_vectors(queries, self.dim, name="queries", nonzero=self.metric == "cosine")
+        _refuse_huge(q, "queries")
+        return q
+
+    def _allowed(self, allow: npt.ArrayLike | None) -> I64 | None:
+        if allow is None:
+            return None
+        mask = np.asarray(allow)
+        if mask.dtype != np.bool_:
+            return as_ids(allow, name="allow", empty=True)
+        ids = self.ids()
+        if mask.shape != ids.shape:
+            raise IdError(f"allow: expected a mask with one boolean for each of the {len(ids)} ids, got {mask.shape}")
+        return np.ascontiguousarray(ids[mask])
+
+    def _work(self, scanned: int, refined: int, reranked: int) -> Work:
+        c = self._config
+        if c.ranking == "hamming":
+            first, rest = -(-c.bits // 64) * 8, 0
+        else:
+            planes = c.dim if c.family == "progressive" else c.bits
+            first, rest = -(-planes // 8), 4 + -(-(c.bits - planes) // 32) * 4
+            if c.metric != "cosine":
+                first += 4
+        return Work(scanned, refined, reranked, scanned * first + refined * rest + reranked * 4 * c.dim)
+
+    # --- Records back ------------------------------------------------------------------------------------------------
+
+    def get(self, ids: npt.ArrayLike) -> F32:
+        """The vectors of ids, (n, dim), in the order asked for."""
+        if not self._config.keep_vectors:
+            raise UnsupportedError("get: vectors are not kept (keep_vectors=False), so none can be given back")
+        checked = as_ids(ids)
+        vectors = np.empty((len(checked), self.dim), dtype=np.float32)
+        self._refuse(self._native.get(checked, vectors))
+        return vectors
+
+    def stats(self) -> dict[str, int | float]:
+        """Counts, and bytes by part: a function of configuration and number of records."""
+        vectors, codes, id_map, _ = self._native.bytes()
+        n = len(self)
+        total = vectors + codes + id_map
+        return {
+            "records": n,
+            "bytes_vectors": vectors,
+            "bytes_codes": codes,
+            "bytes_ids": id_map,
+            "bytes_total": total,
+            "bytes_per_record": total / n if n else 0.0,
+            "mean_norm": self._mean_norm,
+        }
+
+    def digest(self, *, threads: int | None = None) -> str:
+        """64 hexadecimal digits that depend on configuration and records alone; see `lethevec.forgetting.multiset`."""
+        lanes = np.zeros(LANES, dtype=np.uint16)
+        count = self._native.digest_lanes(lanes, resolve_threads(threads))
+        state = count.to_bytes(8, "little") + lanes.astype("<u2", copy=False).tobytes()
+        return MultisetHash.from_bytes(self._config.canonical(), state).digest()
+
+    # --- Snapshots ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a snapshot: the same bytes for the same configuration and records. What was at `path` is replaced at once."""
+        with self._writing:
+            ids = self.ids()
+            columns: list[npt.NDArray[Any]] = [ids]
+            if self._config.keep_vectors:
+                columns.append(self.get(ids) if len(ids) else np.empty((0, self.dim), dtype=np.float32))
+            else:
+                codes = np.empty((len(ids), -(-self._config.bits // 8)), dtype=np.uint8)
+                norms, factors = np.empty(len(ids), dtype=np.float32), np.empty(len(ids), dtype=np.float32)
+                self._refuse(self._native.export_codes(ids, codes, norms, factors))
+                columns += [norms, factors, codes]
+            try:
+                snapshot.write(Path(path), self._config, columns)
+            finally:
+                for column in columns[1:]:
+                    column.fill(0)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Index:
+        """Read a snapshot. Nothing in the file is trusted: what is not a whole, unharmed snapshot is refused."""
+        config, columns = snapshot.read(Path(path))
+        self = cls.__new__(cls)
+        self._set_up(config)
+        if len(columns[0]) == 0:
+            return self
+        if config.keep_vectors:
+            self.add(columns[1], ids=columns[0])
+            columns[1].fill(0)
+        else:
+            self._refuse(self._native.add_codes(columns[3], columns[1], columns[2], columns[0]))
+        return self
+
+
+class _Checked:
+    """Checked vectors for a change; a copy that the check had to make is wiped when the change is done."""
+
+    def __init__(self, index: Index, vectors: npt.ArrayLike) -> None:
+        self._given = vectors
+        self._x = as_vectors(vectors, index.dim, nonzero=index.metric == "cosine")
+        _refuse_huge(self._x, "vectors")
+
+    def __enter__(self) -> F32:
+        return self._x
+
+    def __exit__(self, *_: object) -> None:
+        if not (isinstance(self._given, np.ndarray) and np.shares_memory(self._x, self._given)):
+            self._x.fill(0)
+
+
+def _refuse_huge(x: F32, name: str) -> None:
+    largest = max(float(x.max()), -float(x.min()))
+    if largest * np.sqrt(x.shape[1]) <= MAX_NORM:
+        return
+    norms = reference.norms(x)
+    if norms.max() > MAX_NORM:
+        row = int(norms.argmax())
+        raise VectorError(
+            f"{name}: expected norms up to {MAX_NORM:g}, whose squares float32 can hold, got {norms[row]:g} in row {row}"
+        )

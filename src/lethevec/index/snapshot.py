@@ -1,0 +1,145 @@
+"""Snapshots: one file, the same bytes for the same configuration and records.
+
+    magic       8 bytes   "LETHEVEC"
+    version     uint32    1
+    config      uint32    length, then that many bytes of canonical JSON
+    records     uint64    n
+    ids         int64     n, ascending
+    vectors     float32   (n, dim), when vectors are kept; otherwise
+      norms, factors      float32, n each; then codes uint8 (n, ceil(bits/8))
+    checksum    32 bytes  BLAKE2b-256 of all that comes before
+
+All numbers little-endian. Codes of kept vectors are not in the file: they follow from vectors and configuration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, IncompleteWriteError
+from .config import Config, parse_config
+
+MAGIC = b"LETHEVEC"
+VERSION = 1
+_HEAD = struct.Struct("<8sII")
+_COUNT = struct.Struct("<Q")
+_CHECKSUM = 32
+_MAX_CONFIG = 1 << 16
+_PIECE = 1 << 22
+
+
+def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
+    """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, never half."""
+    described = config.canonical()
+    parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
+    temporary = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            checksum = hashlib.blake2b(digest_size=_CHECKSUM)
+            for part in parts:
+                checksum.update(part)
+                file.write(part)
+            for column in columns:
+                data = memoryview(column.astype(column.dtype.newbyteorder("<"), copy=False)).cast("B")
+                for at in range(0, len(data), _PIECE):
+                    checksum.update(data[at : at + _PIECE])
+                    file.write(data[at : at + _PIECE])
+            file.write(checksum.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise IncompleteWriteError(f"{path}: the snapshot could not be written, what was there is unharmed: {error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> tuple[Config, list[npt.NDArray[Any]]]:
+    """The configuration and the columns of a snapshot, checked in full before anything is built from them."""
+    try:
+        with open(path, "rb") as file:
+            return _read(file, os.fstat(file.fileno()).st_size)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    except OSError as error:
+        raise FormatError(f"{path}: expected a snapshot, got a file that cannot be read: {error}") from error
+
+
+def _read(file: BinaryIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
+    checksum = hashlib.blake2b(digest_size=_CHECKSUM)
+
+    def take(count: int) -> bytes:
+        # Sizes are checked against what the file has before a byte is asked for.
+        if count > size - _CHECKSUM - file.tell():
+            raise FormatError(f"expected {count} more bytes, got a file that ends: it is cut or damaged")
+        data = file.read(count)
+        checksum.update(data)
+        return data
+
+    magic, version, config_size = _HEAD.unpack(take(_HEAD.size))
+    if magic != MAGIC:
+        raise FormatError(f"expected a snapshot of lethevec, which begins with {MAGIC!r}, got {magic!r}")
+    if version != VERSION:
+        raise FormatError(f"expected format version {VERSION}, got {version}; a newer version of lethevec may read it")
+    if config_size > _MAX_CONFIG:
+        raise FormatError(f"expected a configuration of at most {_MAX_CONFIG} bytes, got {config_size}")
+    config = parse_config(take(config_size))
+    (n,) = _COUNT.unpack(take(_COUNT.size))
+    code_bytes = -(-config.bits // 8)
+    per_record = 8 + (4 * config.dim if config.keep_vectors else 8 + code_bytes)
+    if n * per_record != size - _CHECKSUM - file.tell():
+        raise FormatError(f"expected {n} records of {per_record} bytes, got {size - _CHECKSUM - file.tell()} bytes")
+
+    def column(dtype: str, *shape: int) -> npt.NDArray[Any]:
+        data = np.empty(shape, dtype=dtype)
+        view = memoryview(data.reshape(-1)).cast("B") if data.size else memoryview(b"")
+        for at in range(0, len(view), _PIECE):
+            if file.readinto(view[at : at + _PIECE]) != len(view[at : at + _PIECE]):  # type: ignore[attr-defined]
+                raise FormatError("expected more bytes, got a file that shrank while it was read")
+            checksum.update(view[at : at + _PIECE])
+        return data.astype(data.dtype.newbyteorder("="), copy=False)
+
+    columns = [column("<i8", n)]
+    if config.keep_vectors:
+        columns.append(column("<f4", n, config.dim))
+    else:
+        columns += [column("<f4", n), column("<f4", n), column("|u1", n, code_bytes)]
+    if file.read() != checksum.digest():
+        raise FormatError("expected the checksum of its content, got another: it is damaged")
+    _refuse_impossible(config, columns)
+    return config, columns
+
+
+def _refuse_impossible(config: Config, columns: list[npt.NDArray[Any]]) -> None:
+    """What a checksum cannot tell: a file made by hand, whole but not one that `write` gives."""
+    if (np.diff(columns[0]) <= 0).any():
+        raise FormatError("expected ids that ascend, got others")
+    for floats in columns[1:]:
+        if floats.dtype.kind == "f" and not np.isfinite(floats).all():
+            raise FormatError("expected finite numbers, got others")
+    if not config.keep_vectors and len(columns[0]):
+        norms, factors, codes = columns[1:]
+        unused = -config.bits % 8
+        if (norms < 0).any() or (factors < 0).any() or (unused and (codes[:, -1] >> (8 - unused)).any()):
+            raise FormatError("expected codes with norms and factors of at least 0, got others")
