@@ -16,15 +16,16 @@ namespace {
 
 constexpr int64_t ENCODE_GROUP = 64;
 
-Layout layout_for(const IndexSettings& settings, const Encoder& encoder) {
+Layout layout_for(const IndexSettings& settings, const Encoder& encoder, bool sourced) {
     Layout layout;
     layout.dim = settings.keep_vectors ? encoder.dim : 0;
     if (settings.hamming) {
         layout.hamming_words = (encoder.bits + 63) / 64;
         return layout;
     }
-    layout.scan_bytes = (encoder.first_bits() + 7) / 8;
-    layout.tail_words = (encoder.bits - encoder.first_bits() + 31) / 32;
+    const int64_t first = sourced ? 0 : encoder.first_bits();
+    layout.scan_bytes = (first + 7) / 8;
+    layout.tail_words = (encoder.bits - first + 31) / 32;
     layout.has_factor = true;
     return layout;
 }
@@ -41,8 +42,20 @@ struct Wiped {
 
 }  // namespace
 
-Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder)
-    : settings_(settings), encoder_(std::move(encoder)), rows_(layout_for(settings_, *encoder_)) {}
+Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source)
+    : settings_(settings),
+      encoder_(std::move(encoder)),
+      source_(std::move(source)),
+      rows_(layout_for(settings_, *encoder_, source_ != nullptr)) {}
+
+void Index::remove_row(uint32_t row) {
+    if (source_) {
+        source_->leave(rows_, row);
+        const auto last = static_cast<uint32_t>(rows_.size() - 1);
+        if (row != last) source_->renumber(rows_, last, row);
+    }
+    rows_.remove(row);
+}
 
 void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
     std::unique_lock<FairLock> writing(lock_);
@@ -56,6 +69,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) 
             rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
         }
         encode_rows(x, rows.data(), n, threads);
+        if (source_) source_->add(rows_, rows.data(), n, x, threads);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
         throw;
@@ -73,7 +87,10 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
     std::sort(sorted.begin(), sorted.end());
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
+    if (source_)
+        for (uint32_t row : rows) source_->leave(rows_, row);
     encode_rows(x, rows.data(), n, threads);
+    if (source_) source_->add(rows_, rows.data(), n, x, threads);
 }
 
 int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
@@ -82,7 +99,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
         if (row != Rows::NONE) {
-            rows_.remove(row);
+            remove_row(row);
             return 1;
         }
         if (!ignore_unknown) throw IdRefused(ids[0], IdRefused::absent);
@@ -101,7 +118,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     std::sort(rows.begin(), rows.end(), std::greater<uint32_t>());
     const auto twice = std::adjacent_find(rows.begin(), rows.end());
     if (twice != rows.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
-    for (uint32_t row : rows) rows_.remove(row);
+    for (uint32_t row : rows) remove_row(row);
     return static_cast<int64_t>(rows.size());
 }
 
@@ -146,7 +163,7 @@ void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double 
     if (layout.dim && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * layout.dim));
     if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
     if (!layout.has_factor) return;
-    const int64_t first = encoder_->first_bits(), bits = encoder_->bits;
+    const int64_t first = first_bits(), bits = encoder_->bits;
     for (int64_t g = 0; g < layout.scan_bytes; ++g) {
         const int64_t in_byte = std::min<int64_t>(8, first - 8 * g);
         *rows_.scan_byte(row, g) = static_cast<uint8_t>(code[g] & ((1 << in_byte) - 1));
@@ -172,7 +189,7 @@ void Index::read_code(uint32_t row, uint8_t* code) const {
         std::memcpy(code, rows_.hamming(row), static_cast<size_t>(encoder_->code_bytes()));
         return;
     }
-    const int64_t first = encoder_->first_bits();
+    const int64_t first = first_bits();
     std::memset(code, 0, static_cast<size_t>(encoder_->code_bytes()));
     for (int64_t g = 0; g < layout.scan_bytes; ++g) code[g] = *rows_.scan_byte(row, g);
     const uint32_t* tail = rows_.tail(row) + 1;
@@ -274,7 +291,9 @@ Index::Bytes Index::bytes() const {
 
 std::vector<uint8_t> Index::raw_memory() const {
     std::shared_lock<FairLock> reading(lock_);
-    return rows_.raw_memory();
+    std::vector<uint8_t> all = rows_.raw_memory();
+    if (source_) source_->raw_memory(all);
+    return all;
 }
 
 }  // namespace lethevec

@@ -15,6 +15,7 @@
 #include "fair_lock.h"
 #include "query.h"
 #include "rows.h"
+#include "source.h"
 
 namespace lethevec {
 
@@ -45,7 +46,8 @@ struct IdRefused : std::runtime_error {
 
 class Index {
 public:
-    Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder);
+    // Without a source, all codes are scanned.
+    Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source = nullptr);
 
     // Each either does all of its work or, when it throws, none.
     void add(const float* x, const int64_t* ids, int64_t n, int64_t threads);
@@ -82,15 +84,19 @@ public:
     std::vector<uint8_t> raw_memory() const;
 
     SearchPlan plan(int64_t records, int64_t k, double effort) const;
+    // Bits of a code that the first stage looks at; none when a source gives the candidates.
+    int64_t first_bits() const { return source_ ? 0 : encoder_->first_bits(); }
 
 private:
     friend class Searcher;
+    void remove_row(uint32_t row);
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
     void read_code(uint32_t row, uint8_t* code) const;
 
     IndexSettings settings_;
     std::shared_ptr<const Encoder> encoder_;
+    std::unique_ptr<Source> source_;
     Rows rows_;
     mutable FairLock lock_;
 };

@@ -41,9 +41,9 @@ double first_weights(const std::vector<float>& values, int64_t bits, std::vector
 
 }  // namespace
 
-void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, const float* x) {
+void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, int64_t first, const float* x) {
     const Kernels& kernels = active();
-    const int64_t d = encoder.dim, bits = encoder.bits, first = encoder.first_bits();
+    const int64_t d = encoder.dim, bits = encoder.bits;
     AlignedVector<float> scratch(static_cast<size_t>(encoder.scratch()));
     kernels.norms(x, d, 1, &query.norm);
     const double inverse = query.norm > 0.0 ? 1.0 / query.norm : 0.0;
@@ -84,7 +84,7 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool h
     const double weight = encoder.family == Family::progressive ? static_cast<double>(encoder.weights[0]) : 1.0;
     const double unit = scale > 0.0 ? 1.0 / scale : 0.0;
     query.scan = {query.tables.data(), bytes, half,
-                  static_cast<float>(2.0 * query.norm * unit / (weight * mean_alignment))};
+                  first ? static_cast<float>(2.0 * query.norm * unit / (weight * mean_alignment)) : 0.0f};
     query.first_unit = static_cast<float>(unit);
     query.twice_norm = static_cast<float>(2.0 * query.norm);
 

@@ -42,6 +42,7 @@ struct PreparedQuery {
     }
 };
 
-void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, const float* x);
+// `first` bits belong to the first stage; the rest, all of them where a source gives candidates, to the second.
+void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, int64_t first, const float* x);
 
 }  // namespace lethevec

@@ -72,7 +72,7 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
     auto count = [&](double number) {
         return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, n)), n)));
     };
-    const bool staged = !settings_.hamming && rows_.layout().tail_words > 0;
+    const bool staged = !settings_.hamming && source_ == nullptr && rows_.layout().tail_words > 0;
     if (!staged) {
         const int64_t all = count(effort * (0.006 * n + 10.0 * wanted + 100.0));
         return {all, all, all};
@@ -96,10 +96,14 @@ public:
           chunk_scores_(static_cast<size_t>(rows_.chunk_rows())) {}
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
-        prepare(query_, *index_.encoder_, index_.settings_.metric, false, x);
-        const SearchPlan plan = index_.plan(eligible_, k, effort);
-        find_survivors(plan);
-        if (rows_.layout().tail_words > 0 || !index_.settings_.keep_vectors) refine(plan);
+        prepare(query_, *index_.encoder_, index_.settings_.metric, false, index_.first_bits(), x);
+        if (index_.source_) {
+            find_candidates(k, effort);
+        } else {
+            const SearchPlan plan = index_.plan(eligible_, k, effort);
+            find_survivors(plan);
+            if (rows_.layout().tail_words > 0 || !index_.settings_.keep_vectors) refine(plan);
+        }
         hits_.clear();
         if (index_.settings_.keep_vectors)
             rerank();
@@ -116,7 +120,7 @@ public:
         std::vector<Reservoir> reservoirs(static_cast<size_t>(n), Reservoir(want));
         const int64_t d = index_.encoder_->dim, words = rows_.layout().hamming_words;
         for (int64_t i = 0; i < n; ++i)
-            prepare(queries[static_cast<size_t>(i)], *index_.encoder_, index_.settings_.metric, true, x + i * d);
+            prepare(queries[static_cast<size_t>(i)], *index_.encoder_, index_.settings_.metric, true, 0, x + i * d);
         std::vector<uint32_t> bits(static_cast<size_t>(rows_.chunk_rows()));
         for (int64_t c = 0; c < rows_.chunks(); ++c) {
             const int64_t used = rows_.used(c);
@@ -145,7 +149,7 @@ public:
     // Every eligible record's distance, by the best that is kept.
     void all_within(const float* x, float radius, std::vector<Hit>& hits) {
         const bool hamming = index_.settings_.hamming, keep = index_.settings_.keep_vectors;
-        prepare(query_, *index_.encoder_, index_.settings_.metric, hamming && !keep, x);
+        prepare(query_, *index_.encoder_, index_.settings_.metric, hamming && !keep, index_.first_bits(), x);
         found_.clear();
         each_allowed([&](uint32_t row) { found_.push_back(row); });
         hits_.clear();
@@ -235,6 +239,15 @@ private:
         keys_.resize(found_.size());
         for (size_t i = 0; i < found_.size(); ++i)
             keys_[i] = query_.first_key(scores_[i], query_.kind == KEY_SCORE ? 0.0f : rows_.norm(found_[i]));
+    }
+
+    // What the source gives; ranked by their whole codes where those are all there is.
+    void find_candidates(int64_t k, double effort) {
+        found_.clear();
+        index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, found_);
+        scores_.assign(found_.size(), 0);
+        work.scanned += static_cast<int64_t>(found_.size());
+        if (!index_.settings_.keep_vectors) estimate_found();
     }
 
     // A threshold that about `want` rows will reach, from the rows of a few blocks.

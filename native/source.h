@@ -1,0 +1,30 @@
+// Where candidates come from, when not from a scan of all codes. Derived from the rows and told of every change, under the
+// index's write lock; it must at all times equal what a build from scratch over the same records gives.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rows.h"
+
+namespace lethevec {
+
+class Source {
+public:
+    virtual ~Source() = default;
+    // These rows were filled in and are to be found from now on; x has their vectors, (n, dim). Throws with nothing changed.
+    virtual void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) = 0;
+    // This row is not to be found any more. Its number stays: it is about to be filled in anew.
+    virtual void leave(const Rows& rows, uint32_t row) = 0;
+    // The last row is about to take the number of `row`, which has left.
+    virtual void renumber(const Rows& rows, uint32_t last, uint32_t row) = 0;
+    // Rows to look at for a query, each once, in any order, at least `wanted` where there are as many: a set that depends on
+    // records and query alone and grows with effort. `masks` has the rows that may be found, a bit each.
+    virtual void candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                            const std::vector<uint32_t>& masks, std::vector<uint32_t>& found) const = 0;
+    virtual int64_t bytes() const = 0;
+    // A copy of all of its memory, in use or not. For tests.
+    virtual void raw_memory(std::vector<uint8_t>& all) const = 0;
+};
+
+}  // namespace lethevec
