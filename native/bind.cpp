@@ -14,5 +14,6 @@ NB_MODULE(_core, module) {
     module.def("use_isa", &use_isa, "name"_a, "Switch the kernels of the whole process.");
     module.def("active_isa", [] { return std::string(active().name); }, "The instruction set in use.");
     bind_hashing(module);
+    bind_tables(module);
     bind_index(module);
 }

@@ -91,11 +91,12 @@ void bind_index(nb::module_& module) {
     nb::class_<Index>(module, "Index", "Records in memory.")
         .def(
             "__init__",
-            [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming, bool keep_vectors) {
+            [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming, bool keep_vectors,
+               const SourceSettings* source) {
                 const Metric kind = metric == "cosine" ? Metric::cosine : metric == "l2" ? Metric::l2 : Metric::ip;
-                new (self) Index({kind, hamming, keep_vectors}, std::move(encoder));
+                new (self) Index({kind, hamming, keep_vectors}, std::move(encoder), source ? source->make() : nullptr);
             },
-            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a)
+            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a.none() = nb::none())
         .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "add",
@@ -122,11 +123,12 @@ void bind_index(nb::module_& module) {
         .def(
             "add_codes",
             [](Index& self, Array<const uint8_t, 2> codes, Array<const float, 1> norms, Array<const float, 1> factors,
-               Ids ids) {
+               Ids ids, int64_t threads) {
                 expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids), "wrong shape");
-                return refusing([&] { self.add_codes(codes.data(), norms.data(), factors.data(), ids.data(), rows(ids)); });
+                return refusing(
+                    [&] { self.add_codes(codes.data(), norms.data(), factors.data(), ids.data(), rows(ids), threads); });
             },
-            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert())
+            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert(), "threads"_a = 1)
         .def(
             "reencode",
             [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {

@@ -51,4 +51,9 @@ void Encoder::coordinates(const float* x, float* values, float* scratch) const {
         for (int64_t j = 0; j < bits; ++j) values[j] = values[j] * weights[static_cast<size_t>(j / dim)];
 }
 
+void Encoder::decode(const uint8_t* codes, int64_t n, int64_t threads, float* x) const {
+    const std::vector<float> equal(static_cast<size_t>(frame->m()), 1.0f);
+    lethevec::decode(*frame, family == Family::progressive ? weights.data() : equal.data(), 1.0f, codes, n, threads, x);
+}
+
 }  // namespace lethevec

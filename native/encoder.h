@@ -31,6 +31,8 @@ struct Encoder {
                 float* scratch) const;
     // The coordinates of a query whose inner product with a record's signs (weighted, for progressive) is the estimate.
     void coordinates(const float* x, float* values, float* scratch) const;
+    // The vectors that codes stand for, up to a positive factor. Not for simhash, nor for superbit with a block that is cut.
+    void decode(const uint8_t* codes, int64_t n, int64_t threads, float* x) const;
 
 private:
     void encode_usr(const float* x, int64_t n, const double* norms, Output out, float* scratch) const;

@@ -8,7 +8,7 @@
 
 #include "digest.h"
 #include "parallel.h"
-#include "wipe.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -31,14 +31,6 @@ Layout layout_for(const IndexSettings& settings, const Encoder& encoder, bool so
 }
 
 bool bit_at(const uint8_t* code, int64_t j) { return (code[j >> 3] >> (j & 7)) & 1; }
-
-// Buffers that held a record's coordinates, wiped when they go.
-template <class T>
-struct Wiped {
-    explicit Wiped(int64_t n) : data(static_cast<size_t>(n)) {}
-    ~Wiped() { wipe(data.data(), data.size() * sizeof(T)); }
-    AlignedVector<T> data;
-};
 
 }  // namespace
 
@@ -69,7 +61,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) 
             rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
         }
         encode_rows(x, rows.data(), n, threads);
-        if (source_) source_->add(rows_, rows.data(), n, x, threads);
+        file_rows(x, rows.data(), n, threads);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
         throw;
@@ -90,7 +82,7 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
     if (source_)
         for (uint32_t row : rows) source_->leave(rows_, row);
     encode_rows(x, rows.data(), n, threads);
-    if (source_) source_->add(rows_, rows.data(), n, x, threads);
+    file_rows(x, rows.data(), n, threads);
 }
 
 int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
@@ -122,18 +114,46 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     return static_cast<int64_t>(rows.size());
 }
 
-void Index::add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n) {
+void Index::add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n,
+                      int64_t threads) {
     std::unique_lock<FairLock> writing(lock_);
     const int64_t before = rows_.size(), bytes = encoder_->code_bytes();
+    std::vector<uint32_t> rows(static_cast<size_t>(n));
     try {
         for (int64_t i = 0; i < n; ++i) {
             const uint32_t found = rows_.find(ids[i]);
             if (found != Rows::NONE)
                 throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
-            write_row(rows_.append(ids[i]), nullptr, codes + i * bytes, static_cast<double>(norms[i]), factors[i]);
+            rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
+            write_row(rows[static_cast<size_t>(i)], nullptr, codes + i * bytes, static_cast<double>(norms[i]), factors[i]);
         }
+        file_rows(nullptr, rows.data(), n, threads);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+        throw;
+    }
+}
+
+// Tells the source of rows that were filled in. Where vectors are not kept it is given those that the codes stand for: a
+// snapshot has nothing else to make it from again.
+void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
+    if (!source_) return;
+    if (settings_.keep_vectors) return source_->add(rows_, rows, n, x, threads);
+    constexpr int64_t STRIDE = 4096;
+    const int64_t d = encoder_->dim, bytes = encoder_->code_bytes(), most = std::min(STRIDE, n);
+    int64_t filed = 0;
+    try {
+        Wiped<uint8_t> codes(most * bytes);
+        Wiped<float> decoded(most * d);
+        while (filed < n) {
+            const int64_t count = std::min(most, n - filed);
+            for (int64_t i = 0; i < count; ++i) read_code(rows[filed + i], codes.at(i * bytes));
+            encoder_->decode(codes.at(0), count, threads, decoded.at(0));
+            source_->add(rows_, rows + filed, count, decoded.at(0), threads);
+            filed += count;
+        }
+    } catch (...) {
+        while (filed > 0) source_->leave(rows_, rows[--filed]);
         throw;
     }
 }
@@ -287,6 +307,11 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
 Index::Bytes Index::bytes() const {
     std::shared_lock<FairLock> reading(lock_);
     return {rows_.bytes_of_vectors(), rows_.bytes_of_codes(), rows_.bytes_of_map(), rows_.bytes_allocated()};
+}
+
+void Index::inspect(const std::function<void(const Rows&, const Source*)>& look) const {
+    std::shared_lock<FairLock> reading(lock_);
+    look(rows_, source_.get());
 }
 
 std::vector<uint8_t> Index::raw_memory() const {

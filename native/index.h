@@ -54,7 +54,8 @@ public:
     void update(const float* x, const int64_t* ids, int64_t n, int64_t threads);
     int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown);
     // Records whose vectors are not kept, as `export_codes` gave them.
-    void add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n);
+    void add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n,
+                   int64_t threads);
     // All codes anew, for another gain. Calls progress(rows done) now and then; nobody else can look meanwhile.
     void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const std::function<void(int64_t)>& progress);
 
@@ -82,6 +83,8 @@ public:
     Bytes bytes() const;
     // For tests: a copy of every byte of every buffer that records live in, in use or not.
     std::vector<uint8_t> raw_memory() const;
+    // Lets somebody look at rows and source (null for a scan) while nothing changes.
+    void inspect(const std::function<void(const Rows&, const Source*)>& look) const;
 
     SearchPlan plan(int64_t records, int64_t k, double effort) const;
     // Bits of a code that the first stage looks at; none when a source gives the candidates.
@@ -90,6 +93,7 @@ public:
 private:
     friend class Searcher;
     void remove_row(uint32_t row);
+    void file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
     void read_code(uint32_t row, uint8_t* code) const;

@@ -5,7 +5,6 @@
 // of rows. A sample of the records only suggests where to look for the first threshold; the threshold itself is exact.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <shared_mutex>
 #include <vector>
@@ -25,32 +24,30 @@ constexpr int64_t QUERIES_TOGETHER = 8;  // that share a pass over the codes und
 
 using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
 
-// A number that orders as the float does; both zeros are one.
-uint32_t ordered(float value) {
-    uint32_t word = 0;
-    value = value + 0.0f;
-    std::memcpy(&word, &value, sizeof word);
-    return word & 0x80000000u ? ~word : word | 0x80000000u;
-}
-
-// The rank-th largest of the numbers; the smallest possible when there are not as many. Numbers are counted by their leading
-// bits first, so that only those of one bucket need sorting; which bucket is found by counting from the top.
+// The rank-th largest of the numbers; the smallest possible when there are not as many. Numbers are counted in equal intervals
+// first, so that only those of one interval need sorting; which one is found by counting from the top.
 float largest(const std::vector<float>& numbers, int64_t rank) {
-    constexpr int SHIFT = 20;
-    if (rank > static_cast<int64_t>(numbers.size())) return LOWEST;
-    uint32_t counts[1u << (32 - SHIFT)] = {};
-    uint32_t top = 0;
+    constexpr int64_t INTERVALS = 1024;
+    if (rank < 1 || rank > static_cast<int64_t>(numbers.size())) return LOWEST;
+    float low = numbers[0], high = numbers[0];
     for (float number : numbers) {
-        const uint32_t bucket = ordered(number) >> SHIFT;
-        ++counts[bucket];
-        top = std::max(top, bucket);
+        low = std::min(low, number);
+        high = std::max(high, number);
     }
-    int64_t left = rank;
+    const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
+    // Rounding never turns two numbers round, so an interval's numbers are all above those of the one below it.
+    auto interval = [&](float number) {
+        const float at = (number - low) * scale;
+        return static_cast<int64_t>(at < static_cast<float>(INTERVALS - 1) ? at : static_cast<float>(INTERVALS - 1));
+    };
+    uint32_t counts[INTERVALS] = {};
+    for (float number : numbers) ++counts[interval(number)];
+    int64_t top = INTERVALS - 1, left = rank;
     while (left > static_cast<int64_t>(counts[top])) left -= counts[top--];
     std::vector<float> close;
     close.reserve(counts[top]);
     for (float number : numbers)
-        if (ordered(number) >> SHIFT == top) close.push_back(number);
+        if (interval(number) == top) close.push_back(number);
     const auto at = close.begin() + (left - 1);
     std::nth_element(close.begin(), at, close.end(), std::greater<float>());
     return *at;
@@ -93,10 +90,12 @@ public:
           masks_(masks),
           eligible_(eligible),
           chunk_rows_(static_cast<size_t>(rows_.chunk_rows())),
-          chunk_scores_(static_cast<size_t>(rows_.chunk_rows())) {}
+          chunk_scores_(static_cast<size_t>(rows_.chunk_rows())),
+          chunk_norms_(static_cast<size_t>(rows_.chunk_rows())) {}
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
-        prepare(query_, *index_.encoder_, index_.settings_.metric, false, index_.first_bits(), x);
+        const bool hamming = index_.settings_.hamming;
+        prepare(query_, *index_.encoder_, index_.settings_.metric, hamming, index_.first_bits(), x);
         if (index_.source_) {
             find_candidates(k, effort);
         } else {
@@ -221,45 +220,113 @@ private:
         const int64_t count = kernels_.scan(
             query_.scan, query_.kind, chunk.scan + first * rows_.layout().scan_bytes * BLOCK, chunk.norms + first * BLOCK,
             masks_.data() + c * (rows_.chunk_rows() / BLOCK) + first, blocks, threshold,
-            {chunk_rows_.data(), chunk_scores_.data()});
+            {chunk_rows_.data(), chunk_scores_.data(), chunk_norms_.data()});
         const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + first * BLOCK);
         for (int64_t i = 0; i < count; ++i) found_.push_back(base + chunk_rows_[static_cast<size_t>(i)]);
         scores_.insert(scores_.end(), chunk_scores_.begin(), chunk_scores_.begin() + count);
+        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), chunk_norms_.begin(), chunk_norms_.begin() + count);
+    }
+
+    void clear_found() {
+        found_.clear();
+        scores_.clear();
+        norms_.clear();
     }
 
     void scan(float threshold) {
-        found_.clear();
-        scores_.clear();
+        clear_found();
         for (int64_t c = 0; c < rows_.chunks(); ++c)
             scan_blocks(c, 0, (rows_.used(c) + BLOCK - 1) / BLOCK, threshold);
         work.scanned += eligible_;
     }
 
+    // The first-stage keys of what was found. Where scores are the keys they are counted instead, and keys_ stays empty.
     void keys_of_found() {
+        if (query_.kind == KEY_SCORE) {
+            counts_.assign(static_cast<size_t>(query_.scan.half) + 1, 0);
+            for (uint16_t score : scores_) ++counts_[score];
+            return;
+        }
         keys_.resize(found_.size());
-        for (size_t i = 0; i < found_.size(); ++i)
-            keys_[i] = query_.first_key(scores_[i], query_.kind == KEY_SCORE ? 0.0f : rows_.norm(found_[i]));
+        for (size_t i = 0; i < found_.size(); ++i) keys_[i] = query_.first_key(scores_[i], norms_[i]);
     }
 
-    // What the source gives; ranked by their whole codes where those are all there is.
+    float key(size_t i) const { return query_.kind == KEY_SCORE ? static_cast<float>(scores_[i]) : keys_[i]; }
+
+    float largest_key(int64_t rank) const {
+        if (query_.kind != KEY_SCORE) return largest(keys_, rank);
+        if (rank > static_cast<int64_t>(scores_.size())) return LOWEST;
+        size_t score = counts_.size() - 1;
+        for (int64_t left = rank; left > static_cast<int64_t>(counts_[score]); --score) left -= counts_[score];
+        return static_cast<float>(score);
+    }
+
+    // What the source gives, and what their codes say of them. Where vectors are kept, a candidate goes on when its code
+    // reaches the rank-th best of all groups before its own; see `pass_filter` in the spec's tables.py.
     void find_candidates(int64_t k, double effort) {
         found_.clear();
-        index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, found_);
-        scores_.assign(found_.size(), 0);
+        ends_.clear();
+        index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, eligible_, found_, ends_);
         work.scanned += static_cast<int64_t>(found_.size());
-        if (!index_.settings_.keep_vectors) estimate_found();
+        const bool keep = index_.settings_.keep_vectors;
+        // Estimates are for nothing when all candidates go on.
+        const double wanted = static_cast<double>(k);
+        const double rank = std::ceil(std::max(wanted, effort * (6.0 * wanted + 60.0)));
+        if (keep && (ends_.size() < 2 || static_cast<double>(found_.size()) <= rank)) return;
+        scores_.assign(found_.size(), 0);
+        if (index_.settings_.hamming)
+            compare_found();
+        else
+            estimate_found();
+        if (keep) pass_filter(static_cast<size_t>(rank));
+    }
+
+    // The differing bits of what was found.
+    void compare_found() {
+        constexpr size_t AHEAD = 12;
+        const int64_t words = rows_.layout().hamming_words;
+        refined_.resize(found_.size());
+        estimated_.resize(found_.size());
+        for (size_t i = 0; i < found_.size(); ++i) {
+            if (i + AHEAD < found_.size()) __builtin_prefetch(rows_.hamming(found_[i + AHEAD]));
+            uint32_t bits = 0;
+            kernels_.hamming(query_.code.data(), rows_.hamming(found_[i]), words, 1, &bits);
+            estimated_[i] = static_cast<float>(bits);
+            refined_[i] = -estimated_[i];
+        }
+        work.refined += static_cast<int64_t>(found_.size());
+    }
+
+    void pass_filter(size_t rank) {
+        order_.clear();  // a heap of the best, the worst of them in front
+        size_t kept = 0, i = 0;
+        for (size_t end : ends_) {
+            const float threshold = order_.size() >= rank ? order_.front() : LOWEST;
+            for (; i < end; ++i) {
+                if (refined_[i] < threshold) continue;
+                found_[kept++] = found_[i];
+                if (order_.size() >= rank) {
+                    if (refined_[i] <= order_.front()) continue;
+                    std::pop_heap(order_.begin(), order_.end(), std::greater<float>());
+                    order_.back() = refined_[i];
+                } else {
+                    order_.push_back(refined_[i]);
+                }
+                std::push_heap(order_.begin(), order_.end(), std::greater<float>());
+            }
+        }
+        found_.resize(kept);
     }
 
     // A threshold that about `want` rows will reach, from the rows of a few blocks.
     float likely_threshold(int64_t want, double slack) {
         const int64_t per_chunk = rows_.chunk_rows() / BLOCK, blocks = (rows_.size() + BLOCK - 1) / BLOCK;
         const int64_t step = std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
-        found_.clear();
-        scores_.clear();
+        clear_found();
         for (int64_t b = 0; b < blocks; b += step) scan_blocks(b / per_chunk, b % per_chunk, 1, LOWEST);
         keys_of_found();
-        const double expected = static_cast<double>(want) * static_cast<double>(keys_.size()) / static_cast<double>(eligible_);
-        return largest(keys_, static_cast<int64_t>(slack * (expected + 3.0 * std::sqrt(expected) + 2.0)));
+        const double expected = static_cast<double>(want) * static_cast<double>(found_.size()) / static_cast<double>(eligible_);
+        return largest_key(static_cast<int64_t>(slack * (expected + 3.0 * std::sqrt(expected) + 2.0)));
     }
 
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
@@ -275,44 +342,51 @@ private:
             }
         }
         keys_of_found();
-        if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest(keys_, plan.reference);
-        if (plan.survivors < static_cast<int64_t>(found_.size())) keep_found(largest(keys_, plan.survivors));
+        if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest_key(plan.reference);
+        if (plan.survivors < static_cast<int64_t>(found_.size())) keep_found(largest_key(plan.survivors));
     }
 
     // Drops what does not reach a threshold.
     void keep_found(float threshold) {
+        // Written without a branch: which rows stay cannot be predicted.
         size_t kept = 0;
-        for (size_t i = 0; i < found_.size(); ++i)
-            if (keys_[i] >= threshold) {
-                found_[kept] = found_[i];
-                scores_[kept] = scores_[i];
-                keys_[kept++] = keys_[i];
+        for (size_t i = 0; i < found_.size(); ++i) {
+            const bool stays = key(i) >= threshold;
+            found_[kept] = found_[i];
+            scores_[kept] = scores_[i];
+            if (query_.kind != KEY_SCORE) {
+                keys_[kept] = keys_[i];
+                norms_[kept] = norms_[i];
             }
+            kept += stays;
+        }
         found_.resize(kept);
         scores_.resize(kept);
+        if (query_.kind == KEY_SCORE) return;
         keys_.resize(kept);
+        norms_.resize(kept);
     }
 
     // The second-stage keys of what was found, in refined_, and the distances they stand for, in estimated_.
     void estimate_found() {
-        constexpr size_t AHEAD = 12;
+        const size_t n = found_.size();
         const int64_t words = rows_.layout().tail_words;
         const bool want_distance = !index_.settings_.keep_vectors;
-        refined_.resize(found_.size());
-        if (want_distance) estimated_.resize(found_.size());
-        for (size_t i = 0; i < found_.size(); ++i) {
-            if (i + AHEAD < found_.size()) __builtin_prefetch(rows_.tail(found_[i + AHEAD]));
-            const uint32_t* tail = rows_.tail(found_[i]);
-            float factor;
-            __builtin_memcpy(&factor, tail, sizeof factor);
-            const auto differ = static_cast<int32_t>(
-                words ? kernels_.disagreement(tail + 1, query_.tail_signs.data(), query_.tail_weights.data(), words) : 0u);
-            const float estimate = query_.estimate(scores_[i], differ, factor);
-            const float norm = query_.kind == KEY_SCORE && !want_distance ? 0.0f : rows_.norm(found_[i]);
+        tails_.resize(n);
+        differ_.resize(n);
+        factors_.resize(n);
+        refined_.resize(n);
+        if (want_distance) estimated_.resize(n);
+        for (size_t i = 0; i < n; ++i) tails_[i] = rows_.tail(found_[i]);
+        kernels_.disagreements(tails_.data(), static_cast<int64_t>(n), query_.tail_signs.data(), query_.tail_weights.data(),
+                               words, differ_.data(), factors_.data());
+        for (size_t i = 0; i < n; ++i) {
+            const float estimate = query_.estimate(scores_[i], static_cast<int32_t>(differ_[i]), factors_[i]);
+            const float norm = query_.kind == KEY_SCORE ? 0.0f : norms_[i];
             refined_[i] = query_.key(estimate, norm);
             if (want_distance) estimated_[i] = estimated_distance(estimate, norm);
         }
-        work.refined += static_cast<int64_t>(found_.size());
+        work.refined += static_cast<int64_t>(n);
     }
 
     float estimated_distance(float estimate, float norm) const {
@@ -330,7 +404,7 @@ private:
         if (!index_.settings_.keep_vectors) return;
         order_.clear();
         for (size_t i = 0; i < found_.size(); ++i)
-            if (keys_[i] >= reference_key_) order_.push_back(refined_[i]);
+            if (key(i) >= reference_key_) order_.push_back(refined_[i]);
         const float threshold = largest(order_, plan.rank);
         size_t kept = 0;
         for (size_t i = 0; i < found_.size(); ++i)
@@ -339,13 +413,10 @@ private:
     }
 
     void rerank() {
-        const int64_t d = rows_.layout().dim, lines = (4 * d + 63) / 64;
-        constexpr size_t AHEAD = 3;
+        const int64_t d = rows_.layout().dim;
+        constexpr size_t AHEAD = 6;
         for (size_t i = 0; i < found_.size(); ++i) {
-            if (i + AHEAD < found_.size()) {
-                const auto* at = reinterpret_cast<const char*>(rows_.vector(found_[i + AHEAD]));
-                for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(at + 64 * line);
-            }
+            if (i + AHEAD < found_.size()) ask_for(found_[i + AHEAD]);
             const uint32_t row = found_[i];
             const float* x = rows_.vector(row);
             float distance = 0.0f;
@@ -359,6 +430,15 @@ private:
         work.reranked += static_cast<int64_t>(found_.size());
     }
 
+    // Vectors are scattered over more memory than any cache holds.
+    void ask_for(uint32_t row) const {
+        const Chunk& chunk = rows_.chunk_of(row);
+        const auto* at = reinterpret_cast<const char*>(rows_.vector(row));
+        for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte);
+        __builtin_prefetch(chunk.norms + rows_.place(row));
+        __builtin_prefetch(chunk.ids + rows_.place(row));
+    }
+
     const Index& index_;
     const Rows& rows_;
     const Kernels& kernels_;
@@ -368,9 +448,15 @@ private:
     float reference_key_ = LOWEST;
     std::vector<uint32_t> chunk_rows_;  // what one call of the kernel found
     std::vector<uint16_t> chunk_scores_;
+    std::vector<float> chunk_norms_;
     std::vector<uint32_t> found_;
+    std::vector<size_t> ends_;  // of the groups of candidates
     std::vector<uint16_t> scores_;
-    std::vector<float> keys_, refined_, estimated_, order_;
+    std::vector<float> norms_;      // of what was found, where the metric needs them
+    std::vector<uint32_t> counts_;  // of scores
+    std::vector<float> keys_, factors_, refined_, estimated_, order_;
+    std::vector<const uint32_t*> tails_;
+    std::vector<uint32_t> differ_;
     std::vector<Hit> hits_;
 };
 
@@ -413,9 +499,10 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
     SearchWork total;
     parallel_for(n, threads, 1, [&](int64_t begin, int64_t end) {
         Searcher searcher(*this, masks, eligible);
-        const int64_t d = encoder_->dim, together = settings_.hamming ? QUERIES_TOGETHER : 1;
+        const bool by_hamming = settings_.hamming && !source_;
+        const int64_t d = encoder_->dim, together = by_hamming ? QUERIES_TOGETHER : 1;
         for (int64_t i = begin; i < end; i += together) {
-            if (settings_.hamming)
+            if (by_hamming)
                 searcher.nearest_by_hamming(queries + i * d, std::min(together, end - i), k, effort, ids + i * k,
                                             distances + i * k);
             else

@@ -14,7 +14,7 @@ void progressive(const FrameView&, const float*, int64_t, const float*, int64_t,
 void decode(const FrameView&, const float*, float, const uint8_t*, int64_t, float*, float*);
 void norms(const float*, int64_t, int64_t, double*);
 int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint32_t*, int64_t, float, Found);
-uint32_t disagreement(const uint32_t*, const uint32_t*, const uint8_t*, int64_t);
+void disagreements(const uint32_t* const*, int64_t, const uint32_t*, const uint8_t*, int64_t, uint32_t*, float*);
 float dot(const float*, const float*, int64_t);
 float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
@@ -31,7 +31,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          decode,
                          norms,
                          scan,
-                         disagreement,
+                         disagreements,
                          dot,
                          squared_distance,
                          hamming,

@@ -34,10 +34,11 @@ constexpr int64_t CHUNK_BYTES = 16;  // bytes whose scores are summed in eight b
 // How a first-stage score becomes a key, larger is nearer. KEY_SCORE is the score itself.
 enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
 
-// What a scan found: rows (counted from the first block's) and their scores, written from `rows` and `scores` on.
+// What a scan found: rows (counted from the first block's), their scores and, unless the score is the key, their norms.
 struct Found {
     uint32_t* rows;
     uint16_t* scores;
+    float* norms;
 };
 
 struct Kernels {
@@ -62,8 +63,10 @@ struct Kernels {
     // KEY_SCORE); `masks` has a word per block with the bits of the rows that may be found.
     int64_t (*scan)(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
                     int64_t blocks, float threshold, Found found);
-    // Sum of weights over the bits in which `code` and `query` differ; `words` words of 32 bits, a weight for each bit.
-    uint32_t (*disagreement)(const uint32_t* code, const uint32_t* query, const uint8_t* weights, int64_t words);
+    // Sum of weights over the bits in which each of n codes and the query differ; `words` words of 32 bits, a weight for
+    // each bit. Tails are where the pointers say, anywhere in memory: a factor, which is copied out, then the words.
+    void (*disagreements)(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights,
+                          int64_t words, uint32_t* out, float* factors);
     // <a, b> and |a - b|^2 over d floats: sixteen lanes, then pairwise.
     float (*dot)(const float* a, const float* b, int64_t d);
     float (*squared_distance)(const float* a, const float* b, int64_t d);

@@ -4,7 +4,9 @@
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
-uint32_t disagreement(const uint32_t* code, const uint32_t* query, const uint8_t* weights, int64_t words) {
+namespace {
+
+LETHEVEC_INLINE uint32_t disagreement(const uint32_t* code, const uint32_t* query, const uint8_t* weights, int64_t words) {
 #if defined(LETHEVEC_ISA_AVX512)
     __m256i total = _mm256_setzero_si256();
     for (int64_t i = 0; i < words; ++i) {
@@ -51,6 +53,30 @@ uint32_t disagreement(const uint32_t* code, const uint32_t* query, const uint8_t
     }
     return total;
 #endif
+}
+
+template <int64_t WORDS>
+LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights,
+                                      int64_t words, uint32_t* out, float* factors) {
+    constexpr int64_t AHEAD = 16;  // tails are scattered, so the next ones are asked for early
+    for (int64_t i = 0; i < n; ++i) {
+        if (i + AHEAD < n) {
+            __builtin_prefetch(tails[i + AHEAD]);
+            __builtin_prefetch(tails[i + AHEAD] + words);
+        }
+        out[i] = disagreement(tails[i] + 1, query, weights, WORDS > 0 ? WORDS : words);
+        __builtin_memcpy(factors + i, tails[i], sizeof(float));
+    }
+}
+
+}  // namespace
+
+void disagreements(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights, int64_t words,
+                   uint32_t* out, float* factors) {
+    // The sizes of the common dimensions with two planes, where weights can stay in registers.
+    if (words == 3) return disagreements_of<3>(tails, n, query, weights, words, out, factors);
+    if (words == 4) return disagreements_of<4>(tails, n, query, weights, words, out, factors);
+    disagreements_of<0>(tails, n, query, weights, words, out, factors);
 }
 
 namespace {
@@ -101,30 +127,80 @@ float dot(const float* a, const float* b, int64_t d) { return lane_sum(d, Produc
 
 float squared_distance(const float* a, const float* b, int64_t d) { return lane_sum(d, SquaredDifference{a, b}); }
 
-void hamming(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out) {
-    for (int64_t row = 0; row < n; ++row) {
-        const uint64_t* code = codes + row * words;
-#if defined(LETHEVEC_ISA_AVX512)
-        __m512i total = _mm512_setzero_si512();
-        for (int64_t i = 0; i < words; i += 8) {
-            const __mmask8 in = words - i >= 8 ? 0xff : static_cast<__mmask8>((1u << (words - i)) - 1u);
-            const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi64(in, code + i), _mm512_maskz_loadu_epi64(in, query + i));
-            total = _mm512_add_epi64(total, _mm512_popcnt_epi64(x));
-        }
-        out[row] = static_cast<uint32_t>(_mm512_reduce_add_epi64(total));
-#else
-        uint64_t a = 0, b = 0, c = 0, d = 0;
-        int64_t i = 0;
-        for (; i + 4 <= words; i += 4) {
-            a += static_cast<uint64_t>(__builtin_popcountll(code[i] ^ query[i]));
-            b += static_cast<uint64_t>(__builtin_popcountll(code[i + 1] ^ query[i + 1]));
-            c += static_cast<uint64_t>(__builtin_popcountll(code[i + 2] ^ query[i + 2]));
-            d += static_cast<uint64_t>(__builtin_popcountll(code[i + 3] ^ query[i + 3]));
-        }
-        for (; i < words; ++i) a += static_cast<uint64_t>(__builtin_popcountll(code[i] ^ query[i]));
-        out[row] = static_cast<uint32_t>(a + b + c + d);
-#endif
+namespace {
+
+#if defined(LETHEVEC_ISA_AVX2)
+
+// The bits of each half byte are looked up; sums of bytes stay below 256 for 31 registers.
+LETHEVEC_INLINE __m256i count_bits(__m256i x) {
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3,
+                                           2, 3, 3, 4);
+    const __m256i low = _mm256_set1_epi8(15);
+    return _mm256_add_epi8(_mm256_shuffle_epi8(table, _mm256_and_si256(x, low)),
+                           _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
+}
+
+LETHEVEC_INLINE __m256i differing(const uint64_t* code, const uint64_t* query) {
+    return count_bits(_mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(code)),
+                                       _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query))));
+}
+
+// Four sums of eight bytes each for one row.
+LETHEVEC_INLINE __m256i row_sums(const uint64_t* code, const uint64_t* query, int64_t words) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i total = zero;
+    int64_t i = 0;
+    while (i + 4 <= words) {
+        __m256i bytes = zero;
+        for (const int64_t stop = i + 31 * 4 < words ? i + 31 * 4 : words; i + 4 <= stop; i += 4)
+            bytes = _mm256_add_epi8(bytes, differing(code + i, query + i));
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(bytes, zero));
     }
+    if (i < words) {
+        uint64_t tail = 0;
+        for (; i < words; ++i) tail += static_cast<uint64_t>(__builtin_popcountll(code[i] ^ query[i]));
+        total = _mm256_add_epi64(total, _mm256_set_epi64x(0, 0, 0, static_cast<long long>(tail)));
+    }
+    return total;
+}
+
+#endif
+
+LETHEVEC_INLINE uint32_t hamming_of(const uint64_t* query, const uint64_t* code, int64_t words) {
+#if defined(LETHEVEC_ISA_AVX512)
+    __m512i total = _mm512_setzero_si512();
+    for (int64_t i = 0; i < words; i += 8) {
+        const __mmask8 in = words - i >= 8 ? 0xff : static_cast<__mmask8>((1u << (words - i)) - 1u);
+        const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi64(in, code + i), _mm512_maskz_loadu_epi64(in, query + i));
+        total = _mm512_add_epi64(total, _mm512_popcnt_epi64(x));
+    }
+    return static_cast<uint32_t>(_mm512_reduce_add_epi64(total));
+#else
+    uint64_t total = 0;
+    for (int64_t i = 0; i < words; ++i) total += static_cast<uint64_t>(__builtin_popcountll(code[i] ^ query[i]));
+    return static_cast<uint32_t>(total);
+#endif
+}
+
+}  // namespace
+
+void hamming(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out) {
+    int64_t row = 0;
+#if defined(LETHEVEC_ISA_AVX2)
+    // Four rows at a time, so that their sums can be added up side by side.
+    if (words >= 4)
+        for (; row + 4 <= n; row += 4) {
+            const uint64_t* code = codes + row * words;
+            const __m256i a = row_sums(code, query, words), b = row_sums(code + words, query, words);
+            const __m256i c = row_sums(code + 2 * words, query, words), d = row_sums(code + 3 * words, query, words);
+            const __m256i ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+            const __m256i cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+            const __m256i sums = _mm256_add_epi64(_mm256_permute2x128_si256(ab, cd, 0x20), _mm256_permute2x128_si256(ab, cd, 0x31));
+            const __m256i packed = _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(out + row), _mm256_castsi256_si128(packed));
+        }
+#endif
+    for (; row < n; ++row) out[row] = hamming_of(query, codes + row * words, words);
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -133,13 +133,30 @@ LETHEVEC_INLINE float key_of(KeyKind kind, float estimate, float norm, float gai
     return kind == KEY_IP ? norm * estimate : norm * (estimate * gain - norm);
 }
 
+#if defined(LETHEVEC_ISA_AVX512)
+LETHEVEC_INLINE __m512i widen(const uint8_t* scores) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scores)));
+}
+LETHEVEC_INLINE __m512i widen(const uint16_t* scores) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores)));
+}
+#elif defined(LETHEVEC_ISA_AVX2)
+LETHEVEC_INLINE __m256i widen(const uint8_t* scores) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scores)));
+}
+LETHEVEC_INLINE __m256i widen(const uint16_t* scores) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scores)));
+}
+#endif
+
 // Which rows of a block have a key >= threshold, for the kinds that need the norm.
-LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const uint16_t* scores, const float* norms,
+template <class Score>
+LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const Score* scores, const float* norms,
                                    float threshold) {
     uint32_t mask = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     for (int r = 0; r < BLOCK; r += 16) {
-        const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores + r)));
+        const __m512i wide = widen(scores + r);
         const __m512i twice = _mm512_sub_epi32(_mm512_add_epi32(wide, wide), _mm512_set1_epi32(q.half));
         const f32s estimate = (f32s)_mm512_cvtepi32_ps(twice), norm = load(norms + r);
         const f32s key = kind == KEY_IP ? norm * estimate : norm * (estimate * splat(q.gain) - norm);
@@ -147,7 +164,7 @@ LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const uint1
     }
 #elif defined(LETHEVEC_ISA_AVX2)
     for (int r = 0; r < BLOCK; r += 8) {
-        const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scores + r)));
+        const __m256i wide = widen(scores + r);
         const __m256i twice = _mm256_sub_epi32(_mm256_add_epi32(wide, wide), _mm256_set1_epi32(q.half));
         const f32s estimate = (f32s)_mm256_cvtepi32_ps(twice), norm = load(norms + r);
         const f32s key = kind == KEY_IP ? norm * estimate : norm * (estimate * splat(q.gain) - norm);
@@ -163,10 +180,6 @@ LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const uint1
     return mask;
 }
 
-}  // namespace
-
-namespace {
-
 struct Task {
     const ScanQuery& query;
     KeyKind kind;
@@ -174,14 +187,40 @@ struct Task {
     uint32_t whole;  // the smallest score that reaches the threshold, for KEY_SCORE
 };
 
-LETHEVEC_INLINE int64_t take(uint32_t mask, int64_t first, Found found, int64_t count, const uint16_t* wide,
-                             const uint8_t* narrow) {
+template <class Score>
+LETHEVEC_INLINE int64_t take(uint32_t mask, int64_t first, Found found, int64_t count, const Score* scores,
+                             const float* norms) {
     while (mask) {
         const int r = __builtin_ctz(mask);
         mask &= mask - 1;
         found.rows[count] = static_cast<uint32_t>(first + r);
-        found.scores[count] = wide ? wide[r] : narrow[r];
+        found.scores[count] = scores[r];
+        if (norms) found.norms[count] = norms[r];
         ++count;
+    }
+    return count;
+}
+
+template <class Score>
+LETHEVEC_INLINE uint32_t reach(const Task& task, const Score* scores, const float* norms);
+template <>
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, const float* norms) {
+    return task.kind == KEY_SCORE ? reach_byte(scores, static_cast<uint8_t>(task.whole))
+                                  : reach_key(task.query, task.kind, scores, norms, task.threshold);
+}
+template <>
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, const float* norms) {
+    return task.kind == KEY_SCORE ? reach_score(scores, static_cast<uint16_t>(task.whole))
+                                  : reach_key(task.query, task.kind, scores, norms, task.threshold);
+}
+
+template <int N, class Score>
+LETHEVEC_INLINE int64_t take_group(const Task& task, const Score* scores, const float* norms, const uint32_t* masks,
+                                   int64_t block, Found found, int64_t count) {
+    for (int i = 0; i < N; ++i) {
+        const float* own = task.kind == KEY_SCORE ? nullptr : norms + i * BLOCK;
+        const uint32_t mask = masks[i] & reach(task, scores + i * BLOCK, own);
+        count = take(mask, (block + i) * BLOCK, found, count, scores + i * BLOCK, own);
     }
     return count;
 }
@@ -192,26 +231,16 @@ LETHEVEC_INLINE int64_t scan_group(const Task& task, const uint8_t* codes, const
     const ScanQuery& q = task.query;
     alignas(64) uint8_t sums[N * BLOCK];
     // Where one chunk is all, its sums are the scores and stay narrow.
-    if (q.bytes <= CHUNK_BYTES && task.kind == KEY_SCORE) {
+    if (q.bytes <= CHUNK_BYTES) {
         sum_bytes<N>(q, codes, 0, q.bytes, sums);
-        for (int i = 0; i < N; ++i) {
-            const uint32_t mask = masks[i] & reach_byte(sums + i * BLOCK, static_cast<uint8_t>(task.whole));
-            count = take(mask, (block + i) * BLOCK, found, count, nullptr, sums + i * BLOCK);
-        }
-        return count;
+        return take_group<N>(task, sums, norms, masks, block, found, count);
     }
     alignas(64) uint16_t scores[N * BLOCK] = {};
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
         sum_bytes<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
     }
-    for (int i = 0; i < N; ++i) {
-        const uint16_t* own = scores + i * BLOCK;
-        const uint32_t reached = task.kind == KEY_SCORE ? reach_score(own, static_cast<uint16_t>(task.whole))
-                                                        : reach_key(q, task.kind, own, norms + i * BLOCK, task.threshold);
-        count = take(masks[i] & reached, (block + i) * BLOCK, found, count, own, nullptr);
-    }
-    return count;
+    return take_group<N>(task, scores, norms, masks, block, found, count);
 }
 
 }  // namespace

@@ -2,5 +2,6 @@
 
 from .hits import Hits, RadiusHits, Work
 from .index import Index
+from .tuning import Tuning
 
-__all__ = ["Hits", "Index", "RadiusHits", "Work"]
+__all__ = ["Hits", "Index", "RadiusHits", "Tuning", "Work"]

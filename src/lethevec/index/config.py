@@ -9,10 +9,10 @@ from typing import Any
 from ..errors import FormatError, LethevecError, ParameterError
 from ..hashing import FAMILIES, Hasher, hasher
 from ..hashing.parameters import choice, integer, seed_of
+from .sources import SOURCES, Params, refuse_unfit, source_params
 
 METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
-SOURCES = ("scan",)
 #: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
 PLANES_WITH_VECTORS = 2
 PLANES_ALONE = 8
@@ -20,7 +20,10 @@ PLANES_ALONE = 8
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that was chosen, defaults filled in. `gain_follows` says that usr's gain is read off the records."""
+    """Everything that was chosen, defaults filled in.
+
+    `gain_follows` says that usr's gain is read off the records. `source_params` is empty for a scan.
+    """
 
     dim: int
     metric: str
@@ -32,6 +35,7 @@ class Config:
     seed: int
     params: tuple[tuple[str, Any], ...]
     gain_follows: bool
+    source_params: Params = ()
 
     def hasher(self, mean_norm: float | None = None) -> Hasher:
         """The hash function; for a gain that follows the records, of this mean norm."""
@@ -42,7 +46,10 @@ class Config:
 
     def canonical(self) -> bytes:
         """The same bytes for the same configuration."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        fields = asdict(self)
+        if not self.source_params:  # as it was before there were sources with parameters
+            del fields["source_params"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
 def make_config(
@@ -54,6 +61,7 @@ def make_config(
     ranking: object,
     keep_vectors: object,
     source: object,
+    source_given: dict[str, object],
     seed: object,
     params: dict[str, Any],
 ) -> Config:
@@ -70,6 +78,8 @@ def make_config(
         bits = dim * planes
     seed = seed_of(seed)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
+    chosen = source_params(source, dim, source_given)
+    refuse_unfit(source, made, keep_vectors)
     if ranking == "asymmetric" and made.bits > 32_768:
         # Scores of the first stage are counted in sixteen bits.
         raise ParameterError(f"bits: asymmetric ranking expected at most 32768, got {made.bits}; or ranking='hamming'")
@@ -79,9 +89,8 @@ def make_config(
             "keep_vectors=False: usr codes under l2 and ip are made anew when the mean norm of the records moves, which "
             "needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
         )
-    return Config(
-        dim, metric, family, made.bits, ranking, keep_vectors, source, seed, tuple(sorted(params.items())), follows
-    )
+    own = tuple(sorted(params.items()))
+    return Config(dim, metric, family, made.bits, ranking, keep_vectors, source, seed, own, follows, chosen)
 
 
 def parse_config(data: bytes) -> Config:
@@ -90,7 +99,8 @@ def parse_config(data: bytes) -> Config:
         fields = json.loads(data)
         params = {str(name): value for name, value in fields.pop("params")}
         follows = fields.pop("gain_follows")
-        config = make_config(fields.pop("dim"), fields.pop("metric"), params=params, **fields)
+        given = {str(name): value for name, value in fields.pop("source_params", [])}
+        config = make_config(fields.pop("dim"), fields.pop("metric"), params=params, source_given=given, **fields)
     except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
     if config.gain_follows != follows or config.canonical() != data:

@@ -28,6 +28,8 @@ from .encoders import native_encoder
 from .gain import NormCounts
 from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids
+from .sources import native_source
+from .tuning import Tuning, tune
 
 #: Beyond this, squares of distances leave the range of float32.
 MAX_NORM = 1e18
@@ -43,7 +45,10 @@ class Index:
         bits: bits of a code; by default two planes of dim bits, or eight when vectors are not kept.
         ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
-        source: where candidates come from; "scan" looks at all codes.
+        source: where candidates come from; "scan" looks at all codes, "tables" into the nearest buckets of hash tables.
+        tables, key_bits: how many hash tables, and bits of their keys; by default chosen for `expected` records.
+        probes: buckets that a query looks into at effort 1.0; twice as many at 2.0.
+        expected: about how many records there will be, for the defaults of the tables (100,000).
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -68,6 +73,10 @@ class Index:
         ranking: str = "asymmetric",
         keep_vectors: bool = True,
         source: str = "scan",
+        tables: int | None = None,
+        key_bits: int | None = None,
+        probes: int | None = None,
+        expected: int | None = None,
         seed: int = 0,
         **params: Any,
     ) -> None:
@@ -80,6 +89,7 @@ class Index:
             ranking=ranking,
             keep_vectors=keep_vectors,
             source=source,
+            source_given={"tables": tables, "key_bits": key_bits, "probes": probes, "expected": expected},
             seed=seed,
             params=params,
         )
@@ -90,7 +100,8 @@ class Index:
         self._norms = NormCounts() if config.gain_follows else None
         self._mean_norm = 1.0
         encoder = native_encoder(config.hasher(self._mean_norm), config.metric)
-        self._native = core.Index(encoder, config.metric, config.ranking == "hamming", config.keep_vectors)
+        hamming = config.ranking == "hamming"
+        self._native = core.Index(encoder, config.metric, hamming, config.keep_vectors, native_source(config))
         # One change at a time, also where a change is several native calls.
         self._writing = threading.RLock()
 
@@ -250,6 +261,21 @@ class Index:
         distances = np.array([distance for hits in found for distance, _ in hits], dtype=np.float32)
         return RadiusHits(offsets, ids, distances)
 
+    def tune(
+        self, queries: npt.ArrayLike, target_recall: float = 0.9, k: int = 10, *, threads: int | None = None
+    ) -> Tuning:
+        """The least effort whose recall on these queries reaches the target. Changes nothing in the index.
+
+        The true answers are those of a search that looks at everything: exact where vectors are kept, and otherwise the best
+        that the codes can tell. Queries should be like those to come; records of the index find themselves too easily.
+
+        >>> index = Index(dim=2)
+        >>> index.add([[0, 1], [1, 0], [1, 1]], ids=[1, 2, 3])
+        >>> index.tune([[1, 2]], target_recall=0.9, k=1).recall
+        1.0
+        """
+        return tune(self, self._checked_queries(queries), target_recall, k, threads)
+
     def _checked_queries(self, queries: npt.ArrayLike) -> F32:
         q = as_vectors(queries, self.dim, name="queries", nonzero=self.metric == "cosine")
         _refuse_huge(q, "queries")
@@ -272,6 +298,8 @@ class Index:
             first, rest = -(-c.bits // 64) * 8, 0
         else:
             planes = c.dim if c.family == "progressive" else c.bits
+            if c.source != "scan":
+                planes = 0
             first, rest = -(-planes // 8), 4 + -(-(c.bits - planes) // 32) * 4
             if c.metric != "cosine":
                 first += 4
@@ -292,14 +320,18 @@ class Index:
         """Counts, and bytes by part: a function of configuration and number of records."""
         vectors, codes, id_map, _ = self._native.bytes()
         n = len(self)
-        total = vectors + codes + id_map
+        tables, possible, used, _ = core.table_stats(self._native) if self._config.source == "tables" else (0, 0, 0, 0)
+        total = vectors + codes + id_map + tables
         return {
             "records": n,
             "bytes_vectors": vectors,
             "bytes_codes": codes,
             "bytes_ids": id_map,
+            "bytes_tables": tables,
             "bytes_total": total,
             "bytes_per_record": total / n if n else 0.0,
+            "buckets_used": used,
+            "buckets_possible": possible,
             "mean_norm": self._mean_norm,
         }
 
@@ -342,7 +374,8 @@ class Index:
             self.add(columns[1], ids=columns[0])
             columns[1].fill(0)
         else:
-            self._refuse(self._native.add_codes(columns[3], columns[1], columns[2], columns[0]))
+            threads = resolve_threads(None)
+            self._refuse(self._native.add_codes(columns[3], columns[1], columns[2], columns[0], threads))
         return self
 
 
@@ -358,7 +391,7 @@ class _Checked:
         return self._x
 
     def __exit__(self, *_: object) -> None:
-        if not (isinstance(self._given, np.ndarray) and np.shares_memory(self._x, self._given)):
+        if not (isinstance(self._given, np.ndarray) and np.may_share_memory(self._x, self._given)):
             self._x.fill(0)
 
 

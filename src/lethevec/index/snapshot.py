@@ -50,6 +50,8 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
                 checksum.update(part)
                 file.write(part)
             for column in columns:
+                if column.size == 0:  # which a memoryview cannot cast
+                    continue
                 data = memoryview(column.astype(column.dtype.newbyteorder("<"), copy=False)).cast("B")
                 for at in range(0, len(data), _PIECE):
                     checksum.update(data[at : at + _PIECE])

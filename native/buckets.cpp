@@ -1,0 +1,62 @@
+#include "buckets.h"
+
+#include <cstring>
+#include <new>
+
+namespace lethevec {
+
+uint32_t Buckets::add_block() {
+    if (blocks_ % PIECE_BLOCKS == 0 && blocks_ / PIECE_BLOCKS == pieces_.size()) {
+        // Places are numbers of 32 bits.
+        if (blocks_ > UINT32_MAX / BLOCK_WORDS - PIECE_BLOCKS) throw std::bad_alloc();
+        auto* memory = static_cast<uint32_t*>(::operator new(PIECE_WORDS * sizeof(uint32_t), std::align_val_t{64}));
+        std::unique_ptr<uint32_t, Free> piece(memory);
+        std::memset(memory, 0, PIECE_WORDS * sizeof(uint32_t));
+        pieces_.push_back(std::move(piece));
+    }
+    return blocks_++;
+}
+
+void Buckets::drop_last_block() {
+    wipe(block(--blocks_), BLOCK_WORDS * sizeof(uint32_t));
+    if (blocks_ % PIECE_BLOCKS == 0) pieces_.pop_back();
+}
+
+void Buckets::introduce(uint32_t b) {
+    const uint32_t* at = block(b);
+    if (at[PREVIOUS] == NONE)
+        heads_[at[KEY]] = b;
+    else
+        block(at[PREVIOUS])[NEXT] = b;
+    if (at[NEXT] != NONE) block(at[NEXT])[PREVIOUS] = b;
+}
+
+Buckets::Place Buckets::insert(uint32_t key, uint32_t row) {
+    uint32_t b = heads_[key];
+    if (b == NONE || block(b)[BLOCK_WORDS - 1]) {
+        const uint32_t added = add_block();
+        uint32_t* at = block(added);
+        at[NEXT] = b;
+        at[PREVIOUS] = NONE;
+        at[KEY] = key;
+        used_ += b == NONE;
+        introduce(added);
+        b = added;
+    }
+    uint32_t* at = block(b);
+    uint32_t w = FIRST;
+    while (at[w]) ++w;
+    at[w] = row + 1;
+    return b * BLOCK_WORDS + w;
+}
+
+void Buckets::raw_memory(std::vector<uint8_t>& all) const {
+    const auto* heads = reinterpret_cast<const uint8_t*>(heads_.data());
+    all.insert(all.end(), heads, heads + heads_.size() * sizeof(uint32_t));
+    for (const auto& piece : pieces_) {
+        const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
+        all.insert(all.end(), at, at + PIECE_WORDS * sizeof(uint32_t));
+    }
+}
+
+}  // namespace lethevec

@@ -1,0 +1,116 @@
+// One hash table: for every key, the rows that have it. A bucket is a list of blocks of one cache line each, and the blocks of
+// all buckets lie side by side without gaps.
+//
+// All blocks of a bucket but the first are full, and a block that empties is given back: the last block of all takes its place.
+// So the number of blocks follows from the sizes of the buckets alone, however they came about, and a bucket that empties
+// leaves nothing but its head, which every key has from the start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "wipe.h"
+
+namespace lethevec {
+
+class Buckets {
+public:
+    // A place in a table, by which a row is taken out of it in constant time. Never 0.
+    using Place = uint32_t;
+
+    explicit Buckets(int64_t key_bits) : heads_(static_cast<size_t>(int64_t{1} << key_bits), NONE) {}
+    ~Buckets() {
+        for (auto& piece : pieces_) wipe(piece.get(), PIECE_WORDS * sizeof(uint32_t));
+        wipe(heads_.data(), heads_.size() * sizeof(uint32_t));
+    }
+    Buckets(const Buckets&) = delete;
+    Buckets& operator=(const Buckets&) = delete;
+    Buckets(Buckets&&) = default;
+
+    // May throw std::bad_alloc, changing nothing.
+    Place insert(uint32_t key, uint32_t row);
+    // Takes out what is at a place. Calls moved(row, place) for every row whose place is another now. Cannot fail.
+    template <class Moved>
+    void remove(Place place, Moved moved);
+    // The row at a place has another number.
+    void renumber(Place place, uint32_t row) { word(place) = row + 1; }
+
+    uint32_t key_at(Place place) const { return block(place / BLOCK_WORDS)[KEY]; }
+    uint32_t row_at(Place place) const { return word(place) - 1; }
+
+    void prefetch_head(uint32_t key) const { __builtin_prefetch(&heads_[key]); }
+    void prefetch_rows(uint32_t key) const {
+        if (heads_[key] != NONE) __builtin_prefetch(block(heads_[key]));
+    }
+    template <class Visit>
+    void each(uint32_t key, Visit visit) const {
+        for (uint32_t b = heads_[key]; b != NONE;) {
+            const uint32_t* at = block(b);
+            b = at[NEXT];
+            if (b != NONE) __builtin_prefetch(block(b));
+            for (uint32_t w = FIRST; w < BLOCK_WORDS && at[w]; ++w) visit(at[w] - 1);
+        }
+    }
+
+    int64_t keys() const { return static_cast<int64_t>(heads_.size()); }
+    // Buckets with a row in them.
+    int64_t used() const { return used_; }
+    int64_t blocks() const { return blocks_; }
+    int64_t bytes() const { return 4 * (keys() + static_cast<int64_t>(BLOCK_WORDS) * blocks_); }
+    void raw_memory(std::vector<uint8_t>& all) const;
+
+private:
+    static constexpr uint32_t NONE = UINT32_MAX;
+    // Words of a block: neighbours in the bucket, the key, then rows, as their number + 1 so that 0 is a free place.
+    static constexpr uint32_t NEXT = 0, PREVIOUS = 1, KEY = 2, FIRST = 3, BLOCK_WORDS = 16;
+    static constexpr uint32_t PIECE_BLOCKS = 512;
+    static constexpr size_t PIECE_WORDS = static_cast<size_t>(PIECE_BLOCKS) * BLOCK_WORDS;
+
+    struct Free {
+        void operator()(uint32_t* at) const { ::operator delete(at, std::align_val_t{64}); }
+    };
+
+    uint32_t* block(uint32_t b) const { return pieces_[b / PIECE_BLOCKS].get() + (b % PIECE_BLOCKS) * BLOCK_WORDS; }
+    uint32_t& word(Place place) const { return block(place / BLOCK_WORDS)[place % BLOCK_WORDS]; }
+    uint32_t add_block();
+    // Both neighbours of a block, or the head of its bucket, are to know it by this number.
+    void introduce(uint32_t b);
+    void drop_last_block();
+
+    std::vector<uint32_t> heads_;
+    std::vector<std::unique_ptr<uint32_t, Free>> pieces_;
+    uint32_t blocks_ = 0;
+    int64_t used_ = 0;
+};
+
+template <class Moved>
+void Buckets::remove(Place place, Moved moved) {
+    const uint32_t key = block(place / BLOCK_WORDS)[KEY], b = heads_[key];
+    uint32_t* first = block(b);
+    uint32_t last = FIRST;
+    while (last + 1 < BLOCK_WORDS && first[last + 1]) ++last;
+    // The last row of the first block fills the gap.
+    if (b * BLOCK_WORDS + last != place) {
+        word(place) = first[last];
+        moved(first[last] - 1, place);
+    }
+    first[last] = 0;
+    if (last != FIRST) return;
+
+    heads_[key] = first[NEXT];
+    if (first[NEXT] != NONE)
+        block(first[NEXT])[PREVIOUS] = NONE;
+    else
+        --used_;
+    // The last block fills this one's place.
+    if (b != blocks_ - 1) {
+        const uint32_t* from = block(blocks_ - 1);
+        for (uint32_t w = 0; w < BLOCK_WORDS; ++w) first[w] = from[w];
+        introduce(b);
+        for (uint32_t w = FIRST; w < BLOCK_WORDS && first[w]; ++w) moved(first[w] - 1, b * BLOCK_WORDS + w);
+    }
+    drop_last_block();
+}
+
+}  // namespace lethevec

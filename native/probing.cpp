@@ -1,0 +1,112 @@
+#include "probing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+namespace lethevec {
+
+namespace {
+
+constexpr int TABLE_SHIFT = 24;
+constexpr int SCORE_SHIFT = 32;
+constexpr uint32_t FLIPS = (uint32_t{1} << TABLE_SHIFT) - 1;
+
+uint64_t pack(float score, uint32_t table, uint32_t flips) {
+    uint32_t word = 0;
+    std::memcpy(&word, &score, sizeof word);
+    return static_cast<uint64_t>(word) << SCORE_SHIFT | static_cast<uint64_t>(table) << TABLE_SHIFT | flips;
+}
+
+}  // namespace
+
+Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bits)
+    : bits_(bits),
+      sizes_(static_cast<size_t>(tables * bits)),
+      flip_(static_cast<size_t>(tables * bits)),
+      home_(static_cast<size_t>(tables)) {
+    std::vector<uint64_t> order(static_cast<size_t>(bits));
+    heap_.reserve(1024);
+    for (int64_t t = 0; t < tables; ++t) {
+        uint32_t home = 0;
+        for (int64_t i = 0; i < bits; ++i) {
+            const float value = values[t * stride + i];
+            home |= static_cast<uint32_t>(value >= 0.0f) << i;
+            order[static_cast<size_t>(i)] = pack(std::fabs(value), 0, static_cast<uint32_t>(i));
+        }
+        std::sort(order.begin(), order.end());
+        for (int64_t r = 0; r < bits; ++r) {
+            const uint64_t entry = order[static_cast<size_t>(r)];
+            const auto word = static_cast<uint32_t>(entry >> SCORE_SHIFT);
+            std::memcpy(&sizes_[static_cast<size_t>(t * bits + r)], &word, sizeof word);
+            flip_[static_cast<size_t>(t * bits + r)] = uint32_t{1} << (entry & FLIPS);
+        }
+        home_[static_cast<size_t>(t)] = home;
+        heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
+    }
+}
+
+Probing::Node Probing::child(uint32_t table, float prefix, uint32_t flips, int64_t last) const {
+    const float size = sizes_[static_cast<size_t>(table * bits_ + last)];
+    return pack(prefix + size, table, flips | uint32_t{1} << last);
+}
+
+bool Probing::next(Probe& probe) {
+    if (heap_.empty()) return false;
+    const Node first = heap_.front();
+    const auto word = static_cast<uint32_t>(first >> SCORE_SHIFT);
+    const auto table = static_cast<uint32_t>(first >> TABLE_SHIFT) & 0xFFu;
+    const auto flips = static_cast<uint32_t>(first) & FLIPS;
+    float score = 0.0f;
+    std::memcpy(&score, &word, sizeof score);
+
+    // The key, and the score of the set without its last rank, in the order of the ranks.
+    const float* sizes = sizes_.data() + table * bits_;
+    const uint32_t* flip = flip_.data() + table * bits_;
+    uint32_t key = home_[table];
+    float prefix = 0.0f, previous = 0.0f;
+    for (uint32_t rest = flips; rest; rest &= rest - 1) {
+        const int rank = __builtin_ctz(rest);
+        key ^= flip[rank];
+        previous = prefix;
+        prefix = prefix + sizes[rank];
+    }
+    probe = {score, table, key};
+
+    const int64_t after = flips ? 32 - __builtin_clz(flips) : 0;
+    if (after == bits_) {
+        std::pop_heap(heap_.begin(), heap_.end(), std::greater<Node>());
+        heap_.pop_back();
+        return true;
+    }
+    replace_first(child(table, score, flips, after));
+    if (flips) push(child(table, previous, flips ^ uint32_t{1} << (after - 1), after));
+    return true;
+}
+
+void Probing::replace_first(Node node) {
+    const size_t size = heap_.size();
+    size_t at = 0;
+    for (;;) {
+        size_t below = 2 * at + 1;
+        if (below >= size) break;
+        if (below + 1 < size && heap_[below + 1] < heap_[below]) ++below;
+        if (heap_[below] >= node) break;
+        heap_[at] = heap_[below];
+        at = below;
+    }
+    heap_[at] = node;
+}
+
+void Probing::push(Node node) {
+    size_t at = heap_.size();
+    heap_.push_back(node);
+    while (at > 0 && heap_[(at - 1) / 2] > node) {
+        heap_[at] = heap_[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap_[at] = node;
+}
+
+}  // namespace lethevec

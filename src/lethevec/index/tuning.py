@@ -1,0 +1,69 @@
+"""The least effort that gives a recall, found by trying: on the caller's own queries, against the best answers there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ParameterError
+from ..hashing.parameters import integer
+from ..vectors import F32
+
+if TYPE_CHECKING:
+    from .hits import Hits
+    from .index import Index
+
+#: Efforts that are tried: steps of an eighth of a doubling.
+LOWEST, HIGHEST, PER_DOUBLING = -10, 20, 8
+#: With this one, every record is looked at.
+EVERYTHING = 1e30
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What `Index.tune` found: `effort` gives `recall` on the queries, for the k nearest.
+
+    `candidates` and `reranked` count, for one query on average, the records looked at and the true distances taken.
+    """
+
+    effort: float
+    recall: float
+    k: int
+    candidates: float
+    reranked: float
+
+
+def tune(index: Index, queries: F32, target_recall: object, k: object, threads: int | None) -> Tuning:
+    """The least effort of the grid with at least the target; recall rises with effort, so bisection finds it."""
+    target = _share(target_recall)
+    k = integer("k", k, 1, 1 << 31)
+    best = index.search(queries, k, effort=EVERYTHING, threads=threads)
+    low, high = LOWEST * PER_DOUBLING, HIGHEST * PER_DOUBLING
+    found = _tried(best, best, EVERYTHING, k)
+    while low < high:
+        middle = (low + high) // 2
+        effort = 2.0 ** (middle / PER_DOUBLING)
+        tried = _tried(index.search(queries, k, effort=effort, threads=threads), best, effort, k)
+        if tried.recall >= target:
+            found, high = tried, middle
+        else:
+            low = middle + 1
+    return found
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < float(value) <= 1:
+        raise ParameterError(f"target_recall: expected a number above 0 and up to 1, got {value!r}")
+    return float(value)
+
+
+def _tried(hits: Hits, best: Hits, effort: float, k: int) -> Tuning:
+    """Recall counts an answer that is as near as the last of the best answers, whichever of equal ones it is."""
+    there = np.isfinite(best.distances)
+    last = np.where(there, best.distances, -np.inf).max(axis=1, keepdims=True)
+    right = np.isfinite(hits.distances) & (hits.distances <= last)
+    recall = float(right.sum() / there.sum()) if there.any() else 1.0
+    n = len(hits)
+    return Tuning(effort, recall, k, hits.work.scanned / n, hits.work.reranked / n)
