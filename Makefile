@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 
-.PHONY: help demo test lint bench format clean test-neon test-asan test-tsan golden
+.PHONY: help demo test lint bench format clean test-native test-neon test-asan test-tsan
 
 help:
 	@echo "make demo    hash real word vectors and look at neighbours"
 	@echo "make test    the test suite"
 	@echo "make lint    ruff, mypy, import rules"
 	@echo "make bench   speed beside the peers, a short run"
+	@echo "make test-native    the native kernels without Python, against the golden files"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 
 $(BIN)/python:
@@ -32,12 +33,34 @@ test: $(VENV)/.installed-test
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@# mypy looks for the stub of the compiled module beside the sources, not where the build installs it.
+	@cp $(VENV)/lib/python3*/site-packages/lethevec/_core.pyi src/lethevec/
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The kernels by themselves, without Python, against the golden files: here, and for aarch64 under an emulator.
+GOLDEN := tests/golden/hashing-v1.bin
+need = command -v $(1) >/dev/null || { echo "$@ needs $(1): sudo apt install $(2)"; exit 1; }
+
+test-native:
+	@$(call need,cmake,cmake)
+	cmake -S . -B build/native-tests -DLETHEVEC_NATIVE_TESTS=ON
+	cmake --build build/native-tests --parallel
+	build/native-tests/golden_check $(GOLDEN)
+	build/native-tests/agreement_check
+
+test-neon:
+	@$(call need,cmake,cmake)
+	@$(call need,aarch64-linux-gnu-g++,g++-aarch64-linux-gnu)
+	@$(call need,qemu-aarch64,qemu-user)
+	cmake -S . -B build/neon-tests -DLETHEVEC_NATIVE_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake
+	cmake --build build/neon-tests --parallel
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/golden_check $(GOLDEN) scalar neon
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/agreement_check neon
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

@@ -31,9 +31,9 @@ void bind_hashing(nb::module_& module) {
     nb::class_<Frame>(module, "Frame", "The tables of a frame of rotations.")
         .def_static(
             "hadamard",
-            [](Array<const float, 2> sign) {
-                expect(rows(sign) >= FIRST_ROUNDS && columns(sign) >= 1, "sign: wrong shape");
-                return Frame::hadamard(columns(sign), rows(sign) - FIRST_ROUNDS + 1, sign.data());
+            [](Array<const float, 3> sign) {
+                expect(rows(sign) >= FIRST_ROUNDS && columns(sign) == 2 && sign.shape(2) >= 1, "sign: wrong shape");
+                return Frame::hadamard(static_cast<int64_t>(sign.shape(2)), rows(sign) - FIRST_ROUNDS + 1, sign.data());
             },
             "sign"_a.noconvert())
         .def_static(

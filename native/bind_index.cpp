@@ -207,10 +207,22 @@ void bind_index(nb::module_& module) {
             "lanes"_a.noconvert(), "threads"_a)
         .def("bytes",
              [](const Index& self) {
-                 const Index::Bytes bytes = self.bytes();
+                 // Never wait for the index with the interpreter's lock held: re-encoding reports progress to Python.
+                 const Index::Bytes bytes = [&] {
+                     nb::gil_scoped_release released;
+                     return self.bytes();
+                 }();
                  return std::make_tuple(bytes.vectors, bytes.codes, bytes.map, bytes.allocated);
              })
-        .def("raw_memory", [](const Index& self) { return to_bytes(self.raw_memory()); },
+        .def("raw_memory",
+             [](const Index& self) {
+                 std::vector<uint8_t> all;
+                 {
+                     nb::gil_scoped_release released;
+                     all = self.raw_memory();
+                 }
+                 return to_bytes(all);
+             },
              "A copy of every byte that records live in. For tests.")
         .def(
             "plan",

@@ -8,16 +8,11 @@
 
 namespace lethevec {
 
-struct IsaChoice {
-    const Kernels* kernels;  // null when this build does not have it
-    bool supported;          // by this CPU and operating system
-};
-
 // From the narrowest to the widest, those this build has.
 std::vector<std::string> built_isas();
 // Those of them that this CPU and its operating system can run, in the same order.
 std::vector<std::string> supported_isas();
-// The features of the CPU that the choice looked at, e.g. {"avx2", "fma"}.
+// The features of the CPU that the choice looked at, e.g. {"popcnt", "avx2"}.
 std::vector<std::string> cpu_features();
 // Throws std::invalid_argument when the name is not among supported_isas().
 void use_isa(const std::string& name);

@@ -18,8 +18,8 @@ struct FrameView {
     int64_t m;       // rotations
     int64_t p;       // largest power of two <= d
     float scale;     // 1/sqrt(p)
-    const float* entry;    // hadamard, (rounds, dp): sign * scale for the first p, sign for the rest
-    const float* sign;     // hadamard, (rounds, dp)
+    const float* entry;    // hadamard, (rounds, 2, dp): sign * scale, for the transform of the first p and of the last p
+    const float* sign;     // hadamard, (rounds, 2, dp)
     const float* dense;    // otherwise, (m, d, dp): S_i by rows
     const float* dense_t;  // (m, d, dp): its transpose
 };

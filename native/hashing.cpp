@@ -36,14 +36,14 @@ Frame::Frame(int64_t d, int64_t m) : d_(d), m_(m), p_(1) {
 
 Frame Frame::hadamard(int64_t d, int64_t m, const float* sign) {
     Frame frame(d, m);
-    const int64_t rounds = m - 1 + FIRST_ROUNDS, dp = padded(d);
-    frame.sign_.assign(static_cast<size_t>(rounds * dp), 0.0f);
+    const int64_t tables = 2 * (m - 1 + FIRST_ROUNDS), dp = padded(d);
+    frame.sign_.assign(static_cast<size_t>(tables * dp), 0.0f);
     frame.entry_ = frame.sign_;
-    for (int64_t t = 0; t < rounds; ++t)
+    for (int64_t t = 0; t < tables; ++t)
         for (int64_t j = 0; j < d; ++j) {
             const float s = sign[t * d + j];
             frame.sign_[static_cast<size_t>(t * dp + j)] = s;
-            frame.entry_[static_cast<size_t>(t * dp + j)] = j < frame.p_ ? s * frame.scale_ : s;
+            frame.entry_[static_cast<size_t>(t * dp + j)] = s * frame.scale_;
         }
     return frame;
 }

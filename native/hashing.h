@@ -12,7 +12,7 @@ namespace lethevec {
 // The tables of a frame, padded and in the form that the kernels read. Drawn by the spec, in Python; immutable.
 class Frame {
 public:
-    // sign: (m - 1 + FIRST_ROUNDS, d) of +-1.
+    // sign: (m - 1 + FIRST_ROUNDS, 2, d) of +-1.
     static Frame hadamard(int64_t d, int64_t m, const float* sign);
     // steps: (m, d, d), each orthogonal.
     static Frame dense(int64_t d, int64_t m, const float* steps);

@@ -6,26 +6,41 @@
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
-LETHEVEC_INLINE void multiply_rest(float* u, const float* factor, int64_t from, int64_t to) {
-    int64_t j = from;
-    if (from % LANES == 0)
-        for (; j + LANES <= to; j += LANES) store(u + j, load(u + j) * load(factor + j));
-    for (; j < to; ++j) u[j] = u[j] * factor[j];
+// (a + b, a - b)/sqrt(2) between the first d / 2 coordinates and the last.
+LETHEVEC_INLINE void cross_halves(float* u, int64_t d) {
+    const float half = 0x1.6a09e6p-1f;  // sqrt(1/2) to the nearest float
+    const int64_t h = d / 2;
+    float* v = u + d - h;
+    int64_t j = 0;
+    for (; j + LANES <= h; j += LANES) {
+        const f32s a = load(u + j), b = load(v + j);
+        store(u + j, (a + b) * splat(half));
+        store(v + j, (a - b) * splat(half));
+    }
+    for (; j < h; ++j) {
+        const float a = u[j], b = v[j];
+        u[j] = (a + b) * half;
+        v[j] = (a - b) * half;
+    }
 }
 
 LETHEVEC_INLINE void round_forward(const FrameView& f, float* u, int64_t round) {
-    const float* entry = f.entry + round * f.dp;
+    const float* entry = f.entry + 2 * round * f.dp;
     transform(u, f.p, ByTable{entry}, Plain{});
     if (f.p == f.d) return;
-    multiply_rest(u, entry, f.p, f.dp);
-    transform(u + f.d - f.p, f.p, ByScale{f.scale}, Plain{});
+    const int64_t rest = f.d - f.p;
+    transform(u + rest, f.p, ByTable{entry + f.dp + rest}, Plain{});
+    cross_halves(u, f.d);
 }
 
 LETHEVEC_INLINE void round_backward(const FrameView& f, float* u, int64_t round) {
-    const float* sign = f.sign + round * f.dp;
-    if (f.p < f.d) transform(u + f.d - f.p, f.p, ByScale{f.scale}, Plain{});
+    const float* sign = f.sign + 2 * round * f.dp;
+    if (f.p < f.d) {
+        const int64_t rest = f.d - f.p;
+        cross_halves(u, f.d);
+        transform(u + rest, f.p, ByScale{f.scale}, ByTable{sign + f.dp + rest});
+    }
     transform(u, f.p, ByScale{f.scale}, ByTable{sign});
-    if (f.p < f.d) multiply_rest(u, sign, f.p, f.dp);
 }
 
 // out = u times a (d, width) matrix by rows, additions in the order of the rows.

@@ -1,7 +1,7 @@
 """The check: the only place that takes array-likes. What passes is float32, C-contiguous, (n, dim), finite.
 
 Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders. One
-vector of shape (dim,) counts as a batch of one.
+vector of shape (dim,) counts as a batch of one. Norms go up to MAX_NORM, so that no square or sum overflows later.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import numpy.typing as npt
 from .errors import VectorError
 
 F32 = npt.NDArray[np.float32]
+
+#: Beyond this, squares of distances leave the range of float32.
+MAX_NORM = 1e18
 
 
 def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonzero: bool = False) -> F32:
@@ -48,24 +51,33 @@ def _as_real_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         array = np.asarray(vectors)
     except (ValueError, TypeError) as error:
         raise VectorError(f"{name}: expected rows of equal length, got something NumPy cannot read: {error}") from None
+    if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
+        raise VectorError(f"{name}: expected numbers everywhere, got a masked array with masked entries")
     if array.dtype.kind not in "fiu":
         raise VectorError(f"{name}: expected real numbers (float or int), got dtype {array.dtype}")
     return array
 
 
 def _refuse_nonfinite(converted: F32, original: npt.NDArray[Any], name: str) -> None:
-    # The sum of squares is finite exactly when every entry is and none is huge: one pass without a temporary.
+    # The sum of all squares is finite and small exactly when every entry is: one pass without a temporary.
     flat = converted.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.dot(flat, flat)):
+        if np.dot(flat, flat) <= MAX_NORM**2:
             return
     bad = ~np.isfinite(converted)
-    if not bad.any():
-        return
-    row, column = (int(i) for i in np.argwhere(bad)[0])
-    value = original[row, column]
-    kind = "a number beyond the range of float32" if np.isfinite(value) else str(value)
-    raise VectorError(
-        f"{name}: expected finite numbers, got {int(bad.sum())} that are not, the first at row {row}, "
-        f"column {column}: {kind}"
-    )
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        value = original[row, column]
+        kind = "a number beyond the range of float32" if np.isfinite(value) else str(value)
+        raise VectorError(
+            f"{name}: expected finite numbers, got {int(bad.sum())} that are not, the first at row {row}, "
+            f"column {column}: {kind}"
+        )
+    wide = converted.astype(np.float64)
+    squares = np.einsum("ij,ij->i", wide, wide)
+    if squares.max() > MAX_NORM**2:
+        row = int(squares.argmax())
+        raise VectorError(
+            f"{name}: expected norms up to {MAX_NORM:g}, whose squares float32 can hold, "
+            f"got {np.sqrt(squares[row]):g} in row {row}"
+        )

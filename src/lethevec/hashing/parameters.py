@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 
 from ..errors import ParameterError
 
 MAX_DIM = 65_536
 MAX_BITS = 1 << 20
+SMALLEST, LARGEST = 1e-18, 1e18
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
@@ -19,9 +19,9 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def positive(name: str, value: object) -> float:
-    """A finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
-        raise ParameterError(f"{name}: expected a finite number above 0, got {value!r}")
+    """A number above zero that float32 can hold with room to spare."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not SMALLEST <= float(value) <= LARGEST:
+        raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {value!r}")
     return float(value)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .. import reference
 from .._native import core, resolve_threads
-from ..errors import IdError, ParameterError, UnknownIdError, UnsupportedError, VectorError
+from ..errors import IdError, ParameterError, UnknownIdError, UnsupportedError
 from ..forgetting.multiset import LANES, MultisetHash
 from ..hashing.parameters import integer, positive
 from ..progress import Progress
@@ -30,9 +30,6 @@ from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids
 from .sources import native_source
 from .tuning import Tuning, tune
-
-#: Beyond this, squares of distances leave the range of float32.
-MAX_NORM = 1e18
 
 
 class Index:
@@ -277,9 +274,7 @@ class Index:
         return tune(self, self._checked_queries(queries), target_recall, k, threads)
 
     def _checked_queries(self, queries: npt.ArrayLike) -> F32:
-        q = as_vectors(queries, self.dim, name="queries", nonzero=self.metric == "cosine")
-        _refuse_huge(q, "queries")
-        return q
+        return as_vectors(queries, self.dim, name="queries", nonzero=self.metric == "cosine")
 
     def _allowed(self, allow: npt.ArrayLike | None) -> I64 | None:
         if allow is None:
@@ -385,7 +380,6 @@ class _Checked:
     def __init__(self, index: Index, vectors: npt.ArrayLike) -> None:
         self._given = vectors
         self._x = as_vectors(vectors, index.dim, nonzero=index.metric == "cosine")
-        _refuse_huge(self._x, "vectors")
 
     def __enter__(self) -> F32:
         return self._x
@@ -394,14 +388,3 @@ class _Checked:
         if not (isinstance(self._given, np.ndarray) and np.may_share_memory(self._x, self._given)):
             self._x.fill(0)
 
-
-def _refuse_huge(x: F32, name: str) -> None:
-    largest = max(float(x.max()), -float(x.min()))
-    if largest * np.sqrt(x.shape[1]) <= MAX_NORM:
-        return
-    norms = reference.norms(x)
-    if norms.max() > MAX_NORM:
-        row = int(norms.argmax())
-        raise VectorError(
-            f"{name}: expected norms up to {MAX_NORM:g}, whose squares float32 can hold, got {norms[row]:g} in row {row}"
-        )

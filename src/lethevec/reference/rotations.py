@@ -28,7 +28,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Rotation = Literal["hadamard", "svd", "gram-schmidt"]
 
-#: Streams of the generator: rounds of signs count up from 0, dense blocks from DENSE, Gaussian matrices from GAUSSIAN.
+#: Streams of the generator: signs count up from 0, two for each round; dense blocks from DENSE, Gaussian matrices from GAUSSIAN.
 DENSE = 1 << 32
 GAUSSIAN = 2 << 32
 #: S_0 mixes every coordinate with every other; a later S_i starts from coordinates that are mixed already.
@@ -53,27 +53,40 @@ def power_below(d: int) -> int:
 
 
 def round_forward(x: F32, sign: F32) -> F32:
-    """One round: signs, then the scaled transform on the first and on the last 2^k coordinates.
+    """One round: signs and the scaled transform on the first 2^k coordinates, and where that is not all of them, fresh signs
+    and the transform on the last 2^k, then a butterfly between the two halves.
 
-    When d is a power of two the two are the same coordinates, and one transform is all.
+    `sign` is (2, d): for the first transform and for the second. Without the signs between them the second would all but undo
+    the first when d is just above 2^k; without the butterfly, blocks that hardly overlap would hardly mix when d is just
+    below 2^(k+1).
     """
     d = x.shape[1]
     p = power_below(d)
     scale = np.float32(1.0 / np.sqrt(p))
-    x = np.concatenate([fwht(x[:, :p] * (sign[:p] * scale)), x[:, p:] * sign[p:]], axis=1)
+    x = np.concatenate([fwht(x[:, :p] * (sign[0, :p] * scale)), x[:, p:]], axis=1)
     if p < d:
-        x = np.concatenate([x[:, : d - p], fwht(x[:, d - p :] * scale)], axis=1)
+        x = np.concatenate([x[:, : d - p], fwht(x[:, d - p :] * (sign[1, d - p :] * scale))], axis=1)
+        x = cross_halves(x)
     return x
 
 
 def round_backward(x: F32, sign: F32) -> F32:
-    """The transpose of `round_forward`, which is its inverse: the transform is symmetric."""
+    """The transpose of `round_forward`, which is its inverse: transform and butterfly are symmetric."""
     d = x.shape[1]
     p = power_below(d)
     scale = np.float32(1.0 / np.sqrt(p))
     if p < d:
-        x = np.concatenate([x[:, : d - p], fwht(x[:, d - p :] * scale)], axis=1)
-    return np.concatenate([fwht(x[:, :p] * scale) * sign[:p], x[:, p:] * sign[p:]], axis=1)
+        x = cross_halves(x)
+        x = np.concatenate([x[:, : d - p], fwht(x[:, d - p :] * scale) * sign[1, d - p :]], axis=1)
+    return np.concatenate([fwht(x[:, :p] * scale) * sign[0, :p], x[:, p:]], axis=1)
+
+
+def cross_halves(x: F32) -> F32:
+    """(a, b) -> (a + b, a - b)/sqrt(2) between the first d//2 coordinates and the last; an odd one out stays."""
+    h = x.shape[1] // 2
+    a, b = x[:, :h], x[:, x.shape[1] - h :]
+    half = np.float32(np.sqrt(0.5))
+    return np.concatenate([(a + b) * half, x[:, h : x.shape[1] - h], (a - b) * half], axis=1)
 
 
 class Frame(Protocol):
@@ -92,11 +105,12 @@ class Frame(Protocol):
 
 
 class HadamardFrame:
-    """Steps of signs and transforms; `sign` holds the m + 2 rounds of signs."""
+    """Steps of signs and transforms; `sign` holds the signs of m + 2 rounds, (m + 2, 2, d)."""
 
     def __init__(self, d: int, m: int, seed: int) -> None:
         self.d, self.m = d, m
-        self.sign = np.stack([signs(seed, t, d) for t in range(m - 1 + FIRST_ROUNDS)])
+        drawn = [signs(seed, stream, d) for stream in range(2 * (m - 1 + FIRST_ROUNDS))]
+        self.sign = np.stack(drawn).reshape(-1, 2, d)
 
     def _rounds(self, i: int) -> range:
         return range(FIRST_ROUNDS) if i == 0 else range(FIRST_ROUNDS - 1 + i, FIRST_ROUNDS + i)
