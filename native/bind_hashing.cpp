@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 
 #include <optional>
 
@@ -109,6 +110,14 @@ void bind_hashing(nb::module_& module) {
             decode(frame, weights.data(), scale, codes.data(), rows(codes), threads, out.data());
         },
         "frame"_a, "weights"_a.noconvert(), "scale"_a, "codes"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+
+    module.def(
+        "norm_range",
+        [](Vectors x) {
+            nb::gil_scoped_release released;
+            return norm_range(x.data(), columns(x), rows(x));
+        },
+        "x"_a.noconvert(), "The smallest and the largest norm of the rows; NaN or infinity where a row has one.");
 
     module.def(
         "activate",

@@ -58,27 +58,30 @@ void bind_tables(nb::module_& module) {
 
     module.def(
         "table_contents",
-        [](const Index& index, int64_t table, Array<int64_t, 1> ids, Array<uint32_t, 1> keys) {
+        [](const Index& index, int64_t table, Array<int64_t, 1> ids, Array<uint32_t, 1> keys,
+           Array<uint64_t, 1> signatures) {
             nb::gil_scoped_release released;
             index.inspect([&](const Rows& all, const Source* source) {
                 const Tables& tables = tables_of(source);
                 expect(table >= 0 && table < tables.tables(), "table: out of range");
                 expect(rows(ids) == all.size() && rows(keys) == all.size(), "ids, keys: wrong shape");
+                expect(rows(signatures) == all.size(), "signatures: wrong shape");
                 int64_t at = 0;
                 const Buckets& buckets = tables.table(table);
                 for (int64_t key = 0; key < buckets.keys(); ++key)
-                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row) {
+                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, const uint32_t* entry) {
                         uint32_t known = 0;
                         expect(at < all.size(), "the table holds more rows than the index");
                         expect(row < all.size() && tables.find(row, table, known), "a row lies where its place does not say");
                         expect(known == static_cast<uint32_t>(key), "a row lies in a bucket of another key");
                         ids.data()[at] = all.id(row);
-                        keys.data()[at++] = static_cast<uint32_t>(key);
+                        keys.data()[at] = static_cast<uint32_t>(key);
+                        signatures.data()[at++] = entry[1] | static_cast<uint64_t>(entry[2]) << 32;
                     });
                 expect(at == all.size(), "the table holds fewer rows than the index");
             });
         },
-        "index"_a, "table"_a, "ids"_a.noconvert(), "keys"_a.noconvert(),
+        "index"_a, "table"_a, "ids"_a.noconvert(), "keys"_a.noconvert(), "signatures"_a.noconvert(),
         "Everything in a table, bucket by bucket. Throws where places and buckets disagree. For tests.");
 
     module.def(

@@ -23,30 +23,32 @@ void Buckets::drop_last_block() {
 }
 
 void Buckets::introduce(uint32_t b) {
-    const uint32_t* at = block(b);
-    if (at[PREVIOUS] == NONE)
-        heads_[at[KEY]] = b;
+    const uint32_t* known = block(b);
+    if (known[PREVIOUS] == NONE)
+        heads_[known[KEY]] = b;
     else
-        block(at[PREVIOUS])[NEXT] = b;
-    if (at[NEXT] != NONE) block(at[NEXT])[PREVIOUS] = b;
+        block(known[PREVIOUS])[NEXT] = b;
+    if (known[NEXT] != NONE) block(known[NEXT])[PREVIOUS] = b;
 }
 
-Buckets::Place Buckets::insert(uint32_t key, uint32_t row) {
+Buckets::Place Buckets::insert(uint32_t key, uint32_t row, uint64_t signature) {
     uint32_t b = heads_[key];
-    if (b == NONE || block(b)[BLOCK_WORDS - 1]) {
+    if (b == NONE || block(b)[LAST]) {
         const uint32_t added = add_block();
-        uint32_t* at = block(added);
-        at[NEXT] = b;
-        at[PREVIOUS] = NONE;
-        at[KEY] = key;
+        uint32_t* fresh = block(added);
+        fresh[NEXT] = b;
+        fresh[PREVIOUS] = NONE;
+        fresh[KEY] = key;
         used_ += b == NONE;
         introduce(added);
         b = added;
     }
-    uint32_t* at = block(b);
+    uint32_t* entries = block(b);
     uint32_t w = FIRST;
-    while (at[w]) ++w;
-    at[w] = row + 1;
+    while (entries[w]) w += ENTRY;
+    entries[w] = row + 1;
+    entries[w + 1] = static_cast<uint32_t>(signature);
+    entries[w + 2] = static_cast<uint32_t>(signature >> 32);
     return b * BLOCK_WORDS + w;
 }
 
@@ -54,8 +56,8 @@ void Buckets::raw_memory(std::vector<uint8_t>& all) const {
     const auto* heads = reinterpret_cast<const uint8_t*>(heads_.data());
     all.insert(all.end(), heads, heads + heads_.size() * sizeof(uint32_t));
     for (const auto& piece : pieces_) {
-        const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
-        all.insert(all.end(), at, at + PIECE_WORDS * sizeof(uint32_t));
+        const auto* from = reinterpret_cast<const uint8_t*>(piece.get());
+        all.insert(all.end(), from, from + PIECE_WORDS * sizeof(uint32_t));
     }
 }
 

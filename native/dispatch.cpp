@@ -27,9 +27,9 @@ struct Isa {
 
 #if defined(LETHEVEC_X86)
 // The compiler's run-time check also asks the operating system whether it saves the wide registers.
-bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
            __builtin_cpu_supports("avx512vpopcntdq");
 }
@@ -82,6 +82,7 @@ std::vector<std::string> cpu_features() {
     if (__builtin_cpu_supports(name)) names.emplace_back(name);
     LETHEVEC_FEATURE("popcnt")
     LETHEVEC_FEATURE("avx2")
+    LETHEVEC_FEATURE("fma")
     LETHEVEC_FEATURE("avx512f")
     LETHEVEC_FEATURE("avx512bw")
     LETHEVEC_FEATURE("avx512dq")

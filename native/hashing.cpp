@@ -76,6 +76,22 @@ Projection::Projection(int64_t d, int64_t bits, const float* matrix) : d_(d), bi
         std::memcpy(matrix_.data() + j * width, matrix + j * bits, static_cast<size_t>(bits) * sizeof(float));
 }
 
+std::pair<double, double> norm_range(const float* x, int64_t d, int64_t n) {
+    constexpr int64_t GROUP = 256;
+    const Kernels& kernels = active();
+    double norms[GROUP], low = INFINITY, high = 0.0;
+    for (int64_t at = 0; at < n; at += GROUP) {
+        const int64_t count = std::min(GROUP, n - at);
+        kernels.norms(x + at * d, d, count, norms);
+        for (int64_t i = 0; i < count; ++i) {
+            if (std::isnan(norms[i])) return {norms[i], norms[i]};
+            low = std::min(low, norms[i]);
+            high = std::max(high, norms[i]);
+        }
+    }
+    return {low, high};
+}
+
 void encode_project(const Projection& projection, Batch batch, Output out) {
     const Kernels& kernels = active();
     parallel_for(batch.n, batch.threads, grain(projection.d() * out.bits / 8), [&](int64_t begin, int64_t end) {

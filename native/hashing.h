@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "aligned.h"
 #include "frame_view.h"
@@ -47,6 +48,9 @@ struct Batch {
     int64_t n;
     int64_t threads;
 };
+
+// The smallest and the largest norm of n rows; both are NaN where any is.
+std::pair<double, double> norm_range(const float* x, int64_t d, int64_t n);
 
 void encode_project(const Projection& projection, Batch batch, Output out);
 void encode_superbit(const Frame& frame, Batch batch, Output out);

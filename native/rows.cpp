@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t CHUNK_TARGET = 1 << 20;
 constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
+constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
 constexpr int64_t HEADS_PER_PIECE = 4096;
 constexpr int64_t MIN_BUCKETS = 16;
 constexpr int64_t ROWS_PER_BUCKET = 2;
@@ -51,6 +52,7 @@ Rows::Rows(Layout layout) : layout_(layout), key_(process_key()) {
     const int64_t row = 16 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words;
     shift_ = MIN_SHIFT;
     while (shift_ < MAX_SHIFT && (row << (shift_ + 1)) <= CHUNK_TARGET) ++shift_;
+    chunks_together_ = ROWS_SCANNED_TOGETHER >> shift_;
     for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
 }
 
@@ -59,18 +61,24 @@ Rows::~Rows() {
         wipe(memory, static_cast<size_t>(chunk_bytes()));
         release(memory);
     }
+    for (uint8_t* memory : scanned_) {
+        wipe(memory, static_cast<size_t>(scanned_bytes()));
+        release(memory);
+    }
     if (spare_) release(spare_);
     for (auto& piece : heads_) wipe(piece.get(), HEADS_PER_PIECE * sizeof(uint32_t));
 }
 
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
-    return aligned(8 * n) + 2 * aligned(4 * n) + aligned(4 * n * layout_.dim) + aligned(n * layout_.scan_bytes) +
-           aligned(4 * n * tail_stride()) + aligned(8 * n * layout_.hamming_words);
+    return aligned(8 * n) + aligned(4 * n) + aligned(4 * n * layout_.dim) + aligned(4 * n * tail_stride()) +
+           aligned(8 * n * layout_.hamming_words);
 }
 
-Chunk Rows::carve(uint8_t* memory) const {
-    const int64_t n = chunk_rows();
+int64_t Rows::scanned_bytes() const { return chunk_rows() * chunks_together_ * (4 + layout_.scan_bytes); }
+
+Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
+    const int64_t n = chunk_rows(), at = (c % chunks_together_) * n;
     auto take = [&](int64_t bytes) {
         uint8_t* part = memory;
         memory += aligned(bytes);
@@ -78,22 +86,25 @@ Chunk Rows::carve(uint8_t* memory) const {
     };
     Chunk chunk;
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
-    chunk.norms = reinterpret_cast<float*>(take(4 * n));
     chunk.next = reinterpret_cast<uint32_t*>(take(4 * n));
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
-    chunk.scan = take(n * layout_.scan_bytes);
     chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
+    chunk.norms = reinterpret_cast<float*>(scanned) + at;
+    chunk.scan = scanned + 4 * n * chunks_together_ + at * layout_.scan_bytes;
     return chunk;
 }
 
 void Rows::add_chunk() {
     chunks_.reserve(chunks_.size() + 1);
     memory_.reserve(memory_.size() + 1);
-    uint8_t* memory = spare_ ? spare_ : allocate(chunk_bytes());
+    scanned_.reserve(scanned_.size() + 1);
+    const bool first_of_many = chunks() % chunks_together_ == 0;
+    if (!spare_) spare_ = allocate(chunk_bytes());
+    if (first_of_many) scanned_.push_back(allocate(scanned_bytes()));
+    memory_.push_back(spare_);
     spare_ = nullptr;
-    memory_.push_back(memory);
-    chunks_.push_back(carve(memory));
+    chunks_.push_back(carve(memory_.back(), scanned_.back(), chunks()));
 }
 
 // Every row of the last chunk has been wiped by now.
@@ -102,6 +113,10 @@ void Rows::drop_chunk() {
     spare_ = memory_.back();
     memory_.pop_back();
     chunks_.pop_back();
+    if (chunks() % chunks_together_ == 0) {
+        release(scanned_.back());
+        scanned_.pop_back();
+    }
 }
 
 uint64_t Rows::hash(int64_t id) const {
@@ -232,13 +247,15 @@ int64_t Rows::bytes_of_codes() const {
 }
 int64_t Rows::bytes_of_map() const { return 12 * size_ + 4 * buckets_; }
 int64_t Rows::bytes_allocated() const {
-    return chunks() * chunk_bytes() + static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
+    return chunks() * chunk_bytes() + static_cast<int64_t>(scanned_.size()) * scanned_bytes() +
+           static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
 }
 
 std::vector<uint8_t> Rows::raw_memory() const {
     std::vector<uint8_t> all;
     for (const uint8_t* memory : memory_) all.insert(all.end(), memory, memory + chunk_bytes());
     if (spare_) all.insert(all.end(), spare_, spare_ + chunk_bytes());
+    for (const uint8_t* memory : scanned_) all.insert(all.end(), memory, memory + scanned_bytes());
     for (const auto& piece : heads_) {
         const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
         all.insert(all.end(), at, at + HEADS_PER_PIECE * sizeof(uint32_t));

@@ -3,6 +3,8 @@
 // Row numbers are ours and depend on history; nothing that a caller can see does. Forgetting moves the last row into the gap
 // and overwrites the place it came from, so there are no tombstones, and memory follows from the number of records alone:
 // chunks are given back when they empty (all but one, kept zeroed, so that a boundary is not paid for again and again).
+// What a scan reads of every record, norms and first-stage codes, lies side by side for many chunks: spread over the chunks, the
+// same places of each would compete for the same sets of the cache.
 //
 // The map is a linear hash table whose buckets are chains through the rows. It grows and shrinks one bucket at a time, so
 // no single call ever pays for a rehash, and the number of buckets is a function of the number of records.
@@ -82,8 +84,9 @@ public:
     std::vector<uint8_t> raw_memory() const;
 
 private:
-    Chunk carve(uint8_t* memory) const;
+    Chunk carve(uint8_t* memory, uint8_t* scanned, int64_t c) const;
     int64_t chunk_bytes() const;
+    int64_t scanned_bytes() const;
     void add_chunk();
     void drop_chunk();
     uint64_t hash(int64_t id) const;
@@ -103,6 +106,8 @@ private:
     uint64_t key_;  // of the map's hash; drawn once per process, so that nobody can choose ids that collide
     std::vector<Chunk> chunks_;
     std::vector<uint8_t*> memory_;
+    std::vector<uint8_t*> scanned_;  // norms and first-stage codes of chunks_together_ chunks each
+    int64_t chunks_together_;
     uint8_t* spare_ = nullptr;
     int64_t buckets_ = 0;
     std::vector<std::unique_ptr<uint32_t[]>> heads_;

@@ -262,18 +262,21 @@ private:
     }
 
     // What the source gives, and what their codes say of them. Where vectors are kept, a candidate goes on when its code
-    // reaches the rank-th best of all groups before its own; see `pass_filter` in the spec's tables.py.
+    // reaches the rank-th best of all groups up to its own; see `pass_filter` in the spec's tables.py.
     void find_candidates(int64_t k, double effort) {
         found_.clear();
         ends_.clear();
-        index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, eligible_, found_, ends_);
-        work.scanned += static_cast<int64_t>(found_.size());
+        work.scanned +=
+            index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, eligible_, found_, ends_);
         const bool keep = index_.settings_.keep_vectors;
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
         const double rank = std::ceil(std::max(wanted, effort * (6.0 * wanted + 60.0)));
-        if (keep && (ends_.size() < 2 || static_cast<double>(found_.size()) <= rank)) return;
+        if (keep && (ends_.empty() || static_cast<double>(found_.size()) <= rank)) return;
         scores_.assign(found_.size(), 0);
+        norms_.clear();
+        if (query_.kind != KEY_SCORE)
+            for (uint32_t row : found_) norms_.push_back(rows_.norm(row));
         if (index_.settings_.hamming)
             compare_found();
         else
@@ -298,22 +301,21 @@ private:
     }
 
     void pass_filter(size_t rank) {
-        order_.clear();  // a heap of the best, the worst of them in front
-        size_t kept = 0, i = 0;
+        order_.clear();  // a heap of the best so far, the worst of them in front
+        size_t kept = 0, from = 0;
         for (size_t end : ends_) {
-            const float threshold = order_.size() >= rank ? order_.front() : LOWEST;
-            for (; i < end; ++i) {
-                if (refined_[i] < threshold) continue;
-                found_[kept++] = found_[i];
+            for (size_t i = from; i < end; ++i) {
                 if (order_.size() >= rank) {
                     if (refined_[i] <= order_.front()) continue;
                     std::pop_heap(order_.begin(), order_.end(), std::greater<float>());
-                    order_.back() = refined_[i];
-                } else {
-                    order_.push_back(refined_[i]);
+                    order_.pop_back();
                 }
+                order_.push_back(refined_[i]);
                 std::push_heap(order_.begin(), order_.end(), std::greater<float>());
             }
+            const float threshold = order_.size() >= rank ? order_.front() : LOWEST;
+            for (; from < end; ++from)
+                if (refined_[from] >= threshold) found_[kept++] = found_[from];
         }
         found_.resize(kept);
     }

@@ -20,11 +20,12 @@ public:
     // The last row is about to take the number of `row`, which has left.
     virtual void renumber(const Rows& rows, uint32_t last, uint32_t row) = 0;
     // Rows to look at for a query, each once, at least `wanted` where there are as many, in groups: group g ends at ends[g], and
-    // neither the groups nor their order depend on anything but records and query. More effort only adds groups at the end, or
-    // makes one group of everything. `masks` has the rows that may be found, a bit each, and `allowed` counts them.
-    virtual void candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
-                            const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
-                            std::vector<size_t>& ends) const = 0;
+    // neither the groups nor their order depend on anything but records and query. More effort only adds rows to groups and
+    // groups at the end; or it gives everything, which is no groups at all. `masks` has the rows that may be found, a bit each,
+    // and `allowed` counts them. Returns how many rows it looked at.
+    virtual int64_t candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                               std::vector<size_t>& ends) const = 0;
     virtual int64_t bytes() const = 0;
     // A copy of all of its memory, in use or not. For tests.
     virtual void raw_memory(std::vector<uint8_t>& all) const = 0;

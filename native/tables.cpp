@@ -17,12 +17,86 @@ constexpr int64_t GROUP = 64;         // rows that a thread hashes in one go
 constexpr size_t PROBES_AHEAD = 16;   // buckets asked for before the first is looked into
 constexpr int64_t FILE_AHEAD = 8;
 
-uint32_t bits_from(const uint8_t* code, int64_t from, int64_t count) {
+// At most 64 bits of a code.
+uint64_t bits_from(const uint8_t* code, int64_t from, int64_t count) {
     uint64_t word = 0;
-    for (int64_t byte = from / 8, shift = 0; byte <= (from + count - 1) / 8; ++byte, shift += 8)
-        word |= static_cast<uint64_t>(code[byte]) << shift;
-    return static_cast<uint32_t>((word >> (from % 8)) & ((uint64_t{1} << count) - 1));
+    for (int64_t at = from; at < from + count;) {
+        const int64_t take = std::min<int64_t>(8 - at % 8, from + count - at);
+        word |= static_cast<uint64_t>((code[at / 8] >> (at % 8)) & ((1 << take) - 1)) << (at - from);
+        at += take;
+    }
+    return word;
 }
+
+// A query's whole weights for keys and signatures; see `table_weights` in the spec.
+struct Weights {
+    Weights(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits)
+        : key_bits(key_bits),
+          keys(static_cast<size_t>(tables * key_bits)),
+          home(static_cast<size_t>(tables)),
+          signatures(static_cast<size_t>(tables * Tables::SIGNATURE_BITS)),
+          signs(static_cast<size_t>(tables * 2)),
+          totals(static_cast<size_t>(tables)) {
+        double largest = 0.0;
+        for (int64_t t = 0; t < tables; ++t)
+            for (int64_t j = 0; j < key_bits + signature_bits; ++j)
+                largest = std::max(largest, std::fabs(static_cast<double>(values[t * d + j])));
+        const double scale = largest > 0.0 ? static_cast<double>(LARGEST) / largest : 0.0;
+        for (int64_t t = 0; t < tables; ++t) {
+            for (int64_t j = 0; j < key_bits + signature_bits; ++j) {
+                const float v = values[t * d + j];
+                const auto w = static_cast<uint8_t>(std::fabs(static_cast<double>(v)) * scale + 0.5);
+                totals[static_cast<size_t>(t)] += w;
+                if (j < key_bits) {
+                    keys[static_cast<size_t>(t * key_bits + j)] = w;
+                    home[static_cast<size_t>(t)] |= static_cast<uint32_t>(v >= 0.0f) << j;
+                } else {
+                    const int64_t i = j - key_bits;
+                    signatures[static_cast<size_t>(t * Tables::SIGNATURE_BITS + i)] = w;
+                    signs[static_cast<size_t>(2 * t + i / 32)] |= static_cast<uint32_t>(v >= 0.0f) << (i % 32);
+                }
+            }
+        }
+    }
+
+    // What a row with this key has at most: all weights, less twice those of the bits in which the keys differ.
+    int32_t best(const Probe& probe) const {
+        int32_t differ = 0;
+        for (uint32_t rest = probe.key ^ home[probe.table]; rest; rest &= rest - 1)
+            differ += keys[static_cast<size_t>(probe.table * key_bits + __builtin_ctz(rest))];
+        return totals[probe.table] - 2 * differ;
+    }
+
+    static constexpr int32_t LARGEST = 31;
+    int64_t key_bits;
+    std::vector<uint8_t> keys;
+    std::vector<uint32_t> home;
+    std::vector<uint8_t> signatures;
+    std::vector<uint32_t> signs;
+    std::vector<int32_t> totals;
+};
+
+// The rank-th largest of the numbers counted so far; the lowest possible while there are not as many. It only ever rises.
+class Threshold {
+public:
+    Threshold(int32_t largest, double rank)
+        : lowest_(-largest), rank_(rank), counts_(static_cast<size_t>(2 * largest + 1), 0), at_(0) {}
+    int32_t value() const { return lowest_ + static_cast<int32_t>(at_); }
+    // Only for numbers that reach the value.
+    void count(int32_t number) {
+        ++counts_[static_cast<size_t>(number - lowest_)];
+        reached_ += 1.0;
+    }
+    void rise() {
+        while (reached_ - counts_[at_] >= rank_) reached_ -= counts_[at_++];
+    }
+
+private:
+    int32_t lowest_;
+    double rank_, reached_ = 0.0;  // how many numbers reach the value
+    std::vector<uint32_t> counts_;
+    size_t at_;
+};
 
 }  // namespace
 
@@ -56,7 +130,11 @@ void Tables::release_piece(uint32_t row) {
 
 // --- Changes -----------------------------------------------------------------------------------------------------------
 
-void Tables::keys_of(const float* x, int64_t n, uint32_t* keys) const {
+int64_t Tables::signature_bits() const {
+    return std::min(SIGNATURE_BITS, settings_.frame->d() - settings_.key_bits);
+}
+
+void Tables::hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const {
     const Kernels& kernels = active();
     const Frame& frame = *settings_.frame;
     const int64_t d = frame.d(), count = tables(), bits = count * d, bytes = (bits + 7) / 8, group = std::min(GROUP, n);
@@ -77,21 +155,27 @@ void Tables::keys_of(const float* x, int64_t n, uint32_t* keys) const {
         }
         kernels.superbit(frame.view(), hashed, rows, {nullptr, codes.at(0), bits, nullptr}, scratch.at(0));
         for (int64_t i = 0; i < rows; ++i)
-            for (int64_t t = 0; t < count; ++t)
-                keys[(at + i) * count + t] = bits_from(codes.at(i * bytes), t * d, settings_.key_bits);
+            for (int64_t t = 0; t < count; ++t) {
+                const uint8_t* code = codes.at(i * bytes);
+                keys[(at + i) * count + t] = static_cast<uint32_t>(bits_from(code, t * d, settings_.key_bits));
+                signatures[(at + i) * count + t] = bits_from(code, t * d + settings_.key_bits, signature_bits());
+            }
     }
 }
 
 // Each table takes its rows by itself, so threads share out the tables.
-void Tables::file(const uint32_t* which, int64_t n, const uint32_t* keys, int64_t threads) {
+void Tables::file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint64_t* signatures, int64_t threads) {
     const int64_t count = tables();
     parallel_for(count, n < 256 ? 1 : threads, 1, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
             Buckets& table = tables_[static_cast<size_t>(t)];
             for (int64_t i = 0; i < n; ++i) {
-                if (i + FILE_AHEAD < n) table.prefetch_rows(keys[(i + FILE_AHEAD) * count + t]);
+                if (i + FILE_AHEAD < n) {
+                    const Buckets::Block b = table.first_block(keys[(i + FILE_AHEAD) * count + t]);
+                    if (b != Buckets::NONE) table.prefetch(b);
+                }
                 if (i + 2 * FILE_AHEAD < n) table.prefetch_head(keys[(i + 2 * FILE_AHEAD) * count + t]);
-                places(which[i])[t] = table.insert(keys[i * count + t], which[i]);
+                places(which[i])[t] = table.insert(keys[i * count + t], which[i], signatures[i * count + t]);
             }
         }
     });
@@ -102,13 +186,14 @@ void Tables::add(const Rows&, const uint32_t* which, int64_t n, const float* x, 
     int64_t taken = 0;
     try {
         Wiped<uint32_t> keys(std::min(STRIDE, n) * count);
+        Wiped<uint64_t> signatures(std::min(STRIDE, n) * count);
         for (int64_t at = 0; at < n; at += STRIDE) {
             const int64_t some = std::min(STRIDE, n - at);
             parallel_for(some, threads, GROUP, [&](int64_t begin, int64_t end) {
-                keys_of(x + (at + begin) * d, end - begin, keys.at(begin * count));
+                hash(x + (at + begin) * d, end - begin, keys.at(begin * count), signatures.at(begin * count));
             });
             for (int64_t i = 0; i < some; ++i, ++taken) take_piece(which[at + i]);
-            file(which + at, some, keys.at(0), threads);
+            file(which + at, some, keys.at(0), signatures.at(0), threads);
         }
     } catch (...) {
         for (int64_t i = 0; i < taken; ++i) take_out(which[i]);
@@ -150,48 +235,100 @@ void Tables::renumber(const Rows&, uint32_t last, uint32_t row) {
 
 // --- Search ------------------------------------------------------------------------------------------------------------
 
-void Tables::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
-                        const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
-                        std::vector<size_t>& ends) const {
+int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                           const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                           std::vector<size_t>& ends) const {
     const double share = static_cast<double>(rows.size()) / static_cast<double>(std::max<int64_t>(1, allowed));
     const double limit = std::ceil(effort * static_cast<double>(settings_.probes) * share);
     if (static_cast<double>(allowed) <= static_cast<double>(wanted) + static_cast<double>(ROWS_PER_PROBE) * limit) {
         for (size_t word = 0; word < masks.size(); ++word)
             for (uint32_t mask = masks[word]; mask; mask &= mask - 1)
                 found.push_back(static_cast<uint32_t>(word * BLOCK) + static_cast<uint32_t>(__builtin_ctz(mask)));
-        ends.push_back(found.size());
-        return;
+        return allowed;
     }
 
     const Frame& frame = *settings_.frame;
+    const Kernels& kernels = active();
     const int64_t d = frame.d(), count = tables();
     AlignedVector<float> values(static_cast<size_t>(count * d)), scratch(static_cast<size_t>(frame.scratch()));
-    active().superbit(frame.view(), query, 1, {values.data(), nullptr, count * d, nullptr}, scratch.data());
+    kernels.superbit(frame.view(), query, 1, {values.data(), nullptr, count * d, nullptr}, scratch.data());
     Probing probing(values.data(), d, count, settings_.key_bits);
+    const Weights weights(values.data(), d, count, settings_.key_bits, signature_bits());
+    Threshold threshold(*std::max_element(weights.totals.begin(), weights.totals.end()),
+                        limit + std::ceil(effort * 6.0 * static_cast<double>(wanted)));
     // Rows that may be found and were not yet: a row leaves it when it is, so no row is found twice.
     std::vector<uint32_t> left = masks;
+    std::vector<const uint32_t*> entries;
+    std::vector<uint32_t> differ, rows_here;
+    std::vector<int32_t> estimates;
+    std::vector<float> unused;
+    int64_t looked = 0;
+    auto look_into = [&](const Probe& probe, const std::vector<Buckets::Block>& blocks) {
+        entries.clear();
+        for (Buckets::Block b : blocks)
+            tables_[probe.table].each_in(b, [&](uint32_t, const uint32_t* entry) { entries.push_back(entry); });
+        const size_t n = entries.size();
+        if (n == 0) return;
+        looked += static_cast<int64_t>(n);
+        if (differ.size() < n) {
+            differ.resize(n);
+            unused.resize(n);
+            rows_here.resize(n);
+            estimates.resize(n);
+        }
+        kernels.disagreements(entries.data(), static_cast<int64_t>(n), weights.signs.data() + 2 * probe.table,
+                              weights.signatures.data() + probe.table * SIGNATURE_BITS, 2, differ.data(), unused.data());
+        const int32_t best = weights.best(probe), least = threshold.value();
+        size_t hopeful = 0;
+        for (size_t i = 0; i < n; ++i) {
+            const int32_t estimate = best - 2 * static_cast<int32_t>(differ[i]);
+            if (estimate < least) continue;
+            const uint32_t row = entries[i][0] - 1;
+            if (!(left[row / BLOCK] >> (row % BLOCK) & 1)) continue;
+            threshold.count(estimate);
+            rows_here[hopeful] = row;
+            estimates[hopeful++] = estimate;
+        }
+        threshold.rise();
+        const size_t before = found.size();
+        for (size_t i = 0; i < hopeful; ++i) {
+            if (estimates[i] < threshold.value()) continue;
+            const uint32_t row = rows_here[i];
+            left[row / BLOCK] ^= uint32_t{1} << (row % BLOCK);
+            found.push_back(row);
+        }
+        if (found.size() == before) return;
+        ends.push_back(found.size());
+    };
+
+    // Some buckets at a time: their heads, then their first blocks, then their second ones and so on are asked for together,
+    // because waiting for memory is most of the work.
     Probe ahead[PROBES_AHEAD];
+    std::vector<Buckets::Block> blocks[PROBES_AHEAD];
     const auto enough = static_cast<size_t>(wanted), all = static_cast<size_t>(allowed);
     for (double done = 0.0;;) {
         size_t some = 0;
         while (some < PROBES_AHEAD && probing.next(ahead[some])) {
             tables_[ahead[some].table].prefetch_head(ahead[some].key);
-            ++some;
+            blocks[some++].clear();
         }
-        if (some == 0) return;
-        for (size_t i = 0; i < some; ++i) tables_[ahead[i].table].prefetch_rows(ahead[i].key);
+        if (some == 0) return looked;
+        for (bool more = true, first = true; more; first = false) {
+            more = false;
+            for (size_t i = 0; i < some; ++i) {
+                const Buckets& table = tables_[ahead[i].table];
+                if (!first && (blocks[i].empty() || blocks[i].back() == Buckets::NONE)) continue;
+                const Buckets::Block b = first ? table.first_block(ahead[i].key) : table.next_block(blocks[i].back());
+                blocks[i].push_back(b);
+                if (b == Buckets::NONE) continue;
+                table.prefetch(b);
+                more = true;
+            }
+        }
         for (size_t i = 0; i < some; ++i, done += 1.0) {
-            if ((done >= limit && found.size() >= enough) || found.size() == all) return;
-            const size_t before = found.size();
-            tables_[ahead[i].table].each(ahead[i].key, [&](uint32_t row) {
-                uint32_t& word = left[row / BLOCK];
-                const uint32_t bit = uint32_t{1} << (row % BLOCK);
-                if (word & bit) {
-                    word ^= bit;
-                    found.push_back(row);
-                }
-            });
-            if (found.size() > before) ends.push_back(found.size());
+            if ((done >= limit && found.size() >= enough) || found.size() == all) return looked;
+            blocks[i].pop_back();  // the end of the list
+            look_into(ahead[i], blocks[i]);
         }
     }
 }
@@ -205,7 +342,7 @@ bool Tables::find(uint32_t row, int64_t table, uint32_t& key) const {
     if (buckets.row_at(place) != row) return false;
     key = buckets.key_at(place);
     bool there = false;
-    buckets.each(key, [&](uint32_t other) { there = there || other == row; });
+    buckets.each(key, [&](uint32_t other, const uint32_t*) { there = there || other == row; });
     return there;
 }
 

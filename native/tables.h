@@ -28,6 +28,7 @@ struct TableSettings final : SourceSettings {
 class Tables final : public Source {
 public:
     static constexpr int64_t MAX_KEY_BITS = 20;   // heads of buckets are a plain array
+    static constexpr int64_t SIGNATURE_BITS = 64;
     static constexpr int64_t ROWS_PER_PROBE = 4;  // see the spec
 
     explicit Tables(const TableSettings& settings);
@@ -36,8 +37,9 @@ public:
     void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) override;
     void leave(const Rows& rows, uint32_t row) override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
-    void candidates(const Rows& rows, const float* query, int64_t wanted, double effort, const std::vector<uint32_t>& masks,
-                    int64_t allowed, std::vector<uint32_t>& found, std::vector<size_t>& ends) const override;
+    int64_t candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                       const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                       std::vector<size_t>& ends) const override;
     int64_t bytes() const override;
     void raw_memory(std::vector<uint8_t>& all) const override;
 
@@ -60,8 +62,9 @@ private:
     void take_out(uint32_t row);
     void take_piece(uint32_t row);
     void release_piece(uint32_t row);
-    void keys_of(const float* x, int64_t n, uint32_t* keys) const;
-    void file(const uint32_t* which, int64_t n, const uint32_t* keys, int64_t threads);
+    int64_t signature_bits() const;
+    void hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const;
+    void file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint64_t* signatures, int64_t threads);
 
     TableSettings settings_;
     std::vector<Buckets> tables_;

@@ -63,11 +63,18 @@ LETHEVEC_INLINE f32s signed_like(f32s v, f32s c) { return v >= 0.0f ? c : -c; }
 
 // One butterfly stage inside a vector: lane j becomes v[j] + v[j ^ H] if bit H of j is 0, else v[j ^ H] - v[j].
 #if !defined(LETHEVEC_ISA_SCALAR)
+// v * +-1 is exact, so the fused multiply-add rounds once, as the addition it stands for does.
 template <int H, int... J>
 LETHEVEC_INLINE f32s butterfly_indexed(f32s v) {
-    constexpr i32s negate = {((J & H) ? INT32_MIN : 0)...};
+    constexpr f32s sign = {((J & H) ? -1.0f : 1.0f)...};
     const f32s other = __builtin_shufflevector(v, v, (J ^ H)...);
-    return other + (f32s)((i32s)v ^ negate);
+#if defined(LETHEVEC_ISA_AVX512)
+    return (f32s)_mm512_fmadd_ps((__m512)v, (__m512)sign, (__m512)other);
+#elif defined(LETHEVEC_ISA_AVX2)
+    return (f32s)_mm256_fmadd_ps((__m256)v, (__m256)sign, (__m256)other);
+#else
+    return (f32s)vfmaq_f32((float32x4_t)other, (float32x4_t)v, (float32x4_t)sign);
+#endif
 }
 template <int H>
 LETHEVEC_INLINE f32s butterfly(f32s v) {

@@ -12,6 +12,7 @@ __all__ = ["CpuInfo", "core", "cpu_info", "default_threads", "resolve_threads"]
 
 core = _core
 _VARIABLE = "LETHEVEC_ISA"
+_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ def default_threads() -> int:
     return os.cpu_count() or 1
 
 
-def resolve_threads(threads: int | None) -> int:
-    """An argument `threads=`, checked; None is all cores."""
+def resolve_threads(threads: int | None, rows: int | None = None) -> int:
+    """An argument `threads=`, checked; None is all cores, or one for so few rows that asking would cost more."""
     if threads is None:
-        return default_threads()
+        return 1 if rows is not None and rows < _FEW else default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ParameterError(f"threads: expected an integer from 1 to 1024, or None for all cores, got {threads!r}")
     return threads

@@ -62,14 +62,14 @@ class Hasher(ABC):
         """The numbers whose signs are the code, (n, bits) float32."""
         x = as_vectors(vectors, self._dim)
         values = np.empty((len(x), self._bits), dtype=np.float32)
-        self._encode(x, values, None, resolve_threads(threads))
+        self._encode(x, values, None, resolve_threads(threads, len(x)))
         return values
 
     def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
         """The packed codes, (n, ceil(bits/8)) uint8; bit j is bit j % 8 of byte j // 8, and 1 where the value is >= 0."""
         x = as_vectors(vectors, self._dim)
         codes = np.empty((len(x), self.code_bytes), dtype=np.uint8)
-        self._encode(x, None, codes, resolve_threads(threads))
+        self._encode(x, None, codes, resolve_threads(threads, len(x)))
         return codes
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
@@ -153,7 +153,7 @@ class _FrameHasher(Hasher):
     def _decode(self, codes: npt.ArrayLike, weights: F32, scale: float, threads: int | None) -> F32:
         checked = self._checked_codes(codes)
         x = np.empty((len(checked), self._dim), dtype=np.float32)
-        core.decode(self.native_frame, weights, scale, checked, x, resolve_threads(threads))
+        core.decode(self.native_frame, weights, scale, checked, x, resolve_threads(threads, len(x)))
         return x
 
 

@@ -13,6 +13,8 @@ SMALLEST, LARGEST = 1e-18, 1e18
 
 def integer(name: str, value: object, low: int, high: int) -> int:
     """An integer from low to high; NumPy's integers are integers, booleans are not."""
+    if type(value) is int and low <= value <= high:
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
         raise ParameterError(f"{name}: expected an integer from {low} to {high}, got {value!r}")
     return int(value)
@@ -20,6 +22,8 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 def positive(name: str, value: object) -> float:
     """A number above zero that float32 can hold with room to spare."""
+    if type(value) is float and SMALLEST <= value <= LARGEST:
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not SMALLEST <= float(value) <= LARGEST:
         raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {value!r}")
     return float(value)

@@ -152,7 +152,7 @@ class Index:
         """Add records. Ids that are present or given twice are refused, and then nothing is added."""
         with self._writing, _Checked(self, vectors) as x:
             checked = as_ids(ids, count=len(x))
-            self._refuse(self._native.add(x, checked, resolve_threads(threads)))
+            self._refuse(self._native.add(x, checked, resolve_threads(threads, len(x))))
             self._count_norms(entering=x, threads=threads)
 
     def update(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
@@ -160,7 +160,7 @@ class Index:
         with self._writing, _Checked(self, vectors) as x:
             checked = as_ids(ids, count=len(x))
             leaving = self._vectors_if_counted(checked)
-            self._refuse(self._native.update(x, checked, resolve_threads(threads)))
+            self._refuse(self._native.update(x, checked, resolve_threads(threads, len(x))))
             self._count_norms(entering=x, leaving=leaving, threads=threads)
 
     def forget(self, ids: npt.ArrayLike, *, ignore_unknown: bool = False) -> int:
