@@ -112,6 +112,15 @@ void bind_hashing(nb::module_& module) {
         "frame"_a, "weights"_a.noconvert(), "scale"_a, "codes"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
 
     module.def(
+        "norms",
+        [](Vectors x, Array<double, 1> out) {
+            expect(rows(out) == rows(x), "out: wrong shape");
+            nb::gil_scoped_release released;
+            active().norms(x.data(), columns(x), rows(x), out.data());
+        },
+        "x"_a.noconvert(), "out"_a.noconvert());
+
+    module.def(
         "norm_range",
         [](Vectors x) {
             nb::gil_scoped_release released;

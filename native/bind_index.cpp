@@ -12,6 +12,7 @@
 #include "bind.h"
 #include "digest.h"
 #include "index.h"
+#include "wipe.h"
 
 namespace lethevec {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dispatch.h"
+#include "wipe.h"
 
 namespace lethevec::digest {
 
@@ -53,6 +54,8 @@ void compress(uint64_t h[8], const uint8_t block[128], uint64_t so_far, bool las
         mix(v, 3, 4, 9, 14, m[s[14]], m[s[15]]);
     }
     for (int i = 0; i < 8; ++i) h[i] ^= v[i] ^ v[i + 8];
+    // The block is a piece of a record.
+    wipe(m, sizeof m);
 }
 
 }  // namespace
@@ -69,6 +72,7 @@ void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]) {
     uint8_t last[128] = {};
     if (bytes > at) std::memcpy(last, record + at, static_cast<size_t>(bytes - at));
     compress(h, last, static_cast<uint64_t>(bytes), true);
+    wipe(last, sizeof last);
     std::memcpy(key, h, 32);
 }
 

@@ -237,7 +237,6 @@ private:
         clear_found();
         for (int64_t c = 0; c < rows_.chunks(); ++c)
             scan_blocks(c, 0, (rows_.used(c) + BLOCK - 1) / BLOCK, threshold);
-        work.scanned += eligible_;
     }
 
     // The first-stage keys of what was found. Where scores are the keys they are counted instead, and keys_ stays empty.
@@ -334,6 +333,7 @@ private:
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
     void find_survivors(const SearchPlan& plan) {
         reference_key_ = LOWEST;
+        work.scanned += eligible_;  // once: how often it took is a matter of where the rows lie
         if (plan.survivors >= eligible_) {
             scan(LOWEST);
         } else {

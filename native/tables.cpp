@@ -255,7 +255,8 @@ int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted,
     Probing probing(values.data(), d, count, settings_.key_bits);
     const Weights weights(values.data(), d, count, settings_.key_bits, signature_bits());
     Threshold threshold(*std::max_element(weights.totals.begin(), weights.totals.end()),
-                        limit + std::ceil(effort * 6.0 * static_cast<double>(wanted)));
+                        std::max(static_cast<double>(wanted),
+                                 std::ceil(limit / 4.0 + effort * 6.0 * static_cast<double>(wanted))));
     // Rows that may be found and were not yet: a row leaves it when it is, so no row is found twice.
     std::vector<uint32_t> left = masks;
     std::vector<const uint32_t*> entries;

@@ -1,4 +1,4 @@
-"""The native core, and the instruction set it uses: the widest that CPU and build have, unless LETHEVEC_ISA says other."""
+"""The native core, and its instruction set: the widest that CPU and build have, unless LETHEVEC_ISA says other."""
 
 from __future__ import annotations
 

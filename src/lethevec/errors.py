@@ -10,7 +10,11 @@
     ├── FileError                           a file that cannot be read or written
     │   ├── FormatError                     it is not ours, is damaged, or is of a newer version
     │   ├── DownloadError                   it could not be fetched from the network
+    │   ├── StoreLockedError                another process writes to this store
+    │   ├── KeysError                       the key file of a store is missing, damaged, or belongs to another store
     │   └── IncompleteWriteError            it could not be written; what was there before is unharmed
+    ├── ErasureIncompleteError              the records are unfindable, but bytes of them are still in a file
+    ├── ReceiptError (also a ValueError)    something that is not a receipt, or is not of a form this version knows
     ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
     └── UnsupportedError                    the configuration has no such operation (reconstruct for simhash, ...)
 
@@ -21,15 +25,19 @@ from __future__ import annotations
 
 __all__ = [
     "DownloadError",
+    "ErasureIncompleteError",
     "FileError",
     "FormatError",
     "IdError",
     "IncompleteWriteError",
     "InputError",
     "IsaError",
+    "KeysError",
     "LethevecError",
     "MissingDependencyError",
     "ParameterError",
+    "ReceiptError",
+    "StoreLockedError",
     "UnknownIdError",
     "UnsupportedError",
     "VectorError",
@@ -89,3 +97,28 @@ class MissingDependencyError(LethevecError, ImportError):
 
 class UnsupportedError(LethevecError):
     """The configuration has no such operation."""
+
+
+class StoreLockedError(FileError):
+    """Another process, or another object of this one, writes to this store."""
+
+
+class KeysError(FileError):
+    """The key file of a store is missing, damaged, or belongs to another store."""
+
+
+class ErasureIncompleteError(LethevecError):
+    """The records are gone from every answer, but bytes of them are still in a file.
+
+    The erasure is recorded and completes by itself: at the next call, at the next open, or when `complete_erasures` is
+    called. No receipt exists until then. `pending` counts the erasures that wait.
+    """
+
+    def __init__(self, message: str, pending: int = 1) -> None:
+        """Keep the number of waiting erasures beside the message."""
+        super().__init__(message)
+        self.pending = pending
+
+
+class ReceiptError(LethevecError, ValueError):
+    """Something that is not a receipt, or is not of a form that this version knows."""

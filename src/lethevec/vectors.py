@@ -1,11 +1,13 @@
 """The check: the only place that takes array-likes. What passes is float32, C-contiguous, (n, dim), finite.
 
-Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders. One
-vector of shape (dim,) counts as a batch of one. Norms go up to MAX_NORM, so that no square or sum overflows later.
+Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders.
+One vector of shape (dim,) counts as a batch of one. Norms go up to MAX_NORM, so that no square or sum overflows later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,25 @@ def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonze
     >>> as_vectors([1, 2, 3], 3)
     array([[1., 2., 3.]], dtype=float32)
     """
+    return _check(vectors, dim, name, nonzero)[0]
+
+
+@contextmanager
+def passing_vectors(vectors: npt.ArrayLike, dim: int, *, nonzero: bool = False) -> Iterator[F32]:
+    """The same for vectors that are on their way into an index: a copy that had to be made is wiped afterwards."""
+    x, ours = _check(vectors, dim, "vectors", nonzero)
+    try:
+        yield x
+    finally:
+        if ours:
+            x.fill(0)
+
+
+def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool) -> tuple[F32, bool]:
+    """The checked array, and whether it is a copy that nobody else has."""
     array = vectors if type(vectors) is np.ndarray else _as_array(vectors, name)
+    # What NumPy makes of lists is new; of anything else with an array inside it may be that array.
+    read_from_lists = isinstance(vectors, list | tuple)
     if array.dtype.kind not in "fiu":
         raise VectorError(f"{name}: expected real numbers (float or int), got dtype {array.dtype}")
     if array.ndim == 1 and array.shape[0] == dim:
@@ -35,22 +55,34 @@ def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonze
         raise VectorError(f"{name}: expected shape (n, {dim}) or ({dim},), got {array.shape}")
     if array.shape[0] == 0:
         raise VectorError(f"{name}: expected at least one vector, got shape {array.shape}")
-    converted = array
+    converted, ours = array, read_from_lists
     if array.dtype != np.float32 or not array.flags.c_contiguous:
         # Conversion may overflow to infinity; the check below then names the value as it came.
         with np.errstate(over="ignore", invalid="ignore"):
-            converted = np.ascontiguousarray(array, dtype=np.float32)
+            converted, ours = np.array(array, dtype=np.float32, order="C"), True
+    try:
+        _refuse_sizes(converted, array, name, nonzero)
+    except VectorError:
+        if ours:
+            converted.fill(0)
+        raise
+    finally:
+        if read_from_lists and converted is not array:
+            array.fill(0)
+    return converted, ours
+
+
+def _refuse_sizes(converted: F32, array: npt.NDArray[Any], name: str, nonzero: bool) -> None:
     smallest, largest = core.norm_range(converted)
     # Not "largest > MAX_NORM": NaN must not pass.
     if not largest <= MAX_NORM:
-        _refuse_size(converted, array, name)
+        _refuse_large(converted, array, name)
     if nonzero and smallest == 0.0:
         zero = ~converted.any(axis=1)
         raise VectorError(
             f"{name}: expected nonzero vectors (cosine needs a direction), got {int(zero.sum())} zero, "
             f"the first in row {int(zero.argmax())}"
         )
-    return converted
 
 
 def _as_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -62,7 +94,7 @@ def _as_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         raise VectorError(f"{name}: expected rows of equal length, got something NumPy cannot read: {error}") from None
 
 
-def _refuse_size(converted: F32, original: npt.NDArray[Any], name: str) -> None:
+def _refuse_large(converted: F32, original: npt.NDArray[Any], name: str) -> None:
     """Say which number is not finite, or which row is too long."""
     bad = ~np.isfinite(converted)
     if bad.any():

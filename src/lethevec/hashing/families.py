@@ -66,7 +66,7 @@ class Hasher(ABC):
         return values
 
     def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
-        """The packed codes, (n, ceil(bits/8)) uint8; bit j is bit j % 8 of byte j // 8, and 1 where the value is >= 0."""
+        """The packed codes, (n, ceil(bits/8)) uint8: bit j is bit j % 8 of byte j // 8, 1 where the value is >= 0."""
         x = as_vectors(vectors, self._dim)
         codes = np.empty((len(x), self.code_bytes), dtype=np.uint8)
         self._encode(x, None, codes, resolve_threads(threads, len(x)))
@@ -74,7 +74,7 @@ class Hasher(ABC):
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """The vectors that codes stand for, (n, dim): of their directions, or for `usr` of the vectors themselves."""
-        raise UnsupportedError(f"{self.family}: its codes have no reconstruction; superbit, usr and progressive have one")
+        raise UnsupportedError(f"{self.family}: its codes have no reconstruction; superbit, usr and progressive do")
 
     @abstractmethod
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None: ...
@@ -83,7 +83,7 @@ class Hasher(ABC):
         try:
             array = np.asarray(codes)
         except (ValueError, TypeError) as error:
-            raise VectorError(f"codes: expected rows of equal length, got something NumPy cannot read: {error}") from None
+            raise VectorError(f"codes: expected rows of equal length, got what NumPy cannot read: {error}") from None
         if array.ndim == 1:
             array = array[None, :]
         if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != self.code_bytes or len(array) == 0:

@@ -86,8 +86,8 @@ def make_config(
     follows = family == "usr" and metric != "cosine" and "gain" not in params and "mean_norm" not in params
     if follows and not keep_vectors:
         raise ParameterError(
-            "keep_vectors=False: usr codes under l2 and ip are made anew when the mean norm of the records moves, which "
-            "needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
+            "keep_vectors=False: usr codes under l2 and ip are made anew when the mean norm of the records moves, "
+            "which needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
         )
     own = tuple(sorted(params.items()))
     return Config(dim, metric, family, made.bits, ranking, keep_vectors, source, seed, own, follows, chosen)

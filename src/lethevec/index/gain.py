@@ -1,9 +1,9 @@
 """The gain of USR codes as a function of the records alone.
 
-The paper's alpha needs the mean norm of the data. A running mean would remember what has been forgotten, in its rounding
-and in the codes of others. Here norms are counted, in whole numbers, in fine buckets: a bucket is a float32's exponent and the
-first six bits of its fraction. The mean is read off the counts and rounded to a grid of ratio 2^(1/4), so it seldom moves;
-when it does, every code is made anew.
+The paper's alpha needs the mean norm of the data. A running mean would remember what has been forgotten, in its
+rounding and in the codes of others. Here norms are counted, in whole numbers, in fine buckets: a bucket is a float32's
+exponent and the first six bits of its fraction. The mean is read off the counts and rounded to a grid of ratio
+2^(1/4), so it seldom moves; when it does, every code is made anew.
 """
 
 from __future__ import annotations

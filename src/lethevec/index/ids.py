@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,16 +12,23 @@ from ..errors import IdError
 I64 = npt.NDArray[np.int64]
 
 
+def read_array(ids: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Whatever NumPy makes of it."""
+    try:
+        return np.asarray(ids)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise IdError(f"{name}: expected integers, got something NumPy cannot read: {error}") from None
+
+
 def as_ids(ids: npt.ArrayLike, *, name: str = "ids", count: int | None = None, empty: bool = False) -> I64:
-    """Check and convert to int64, C-contiguous, (n,). One integer counts as a list of one; bools and floats are refused.
+    """Check and convert to int64, C-contiguous, (n,).
+
+    One integer counts as a list of one; bools and floats are refused.
 
     >>> as_ids([3, 1])
     array([3, 1])
     """
-    try:
-        array = np.asarray(ids)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise IdError(f"{name}: expected integers, got something NumPy cannot read: {error}") from None
+    array = read_array(ids, name)
     if array.ndim == 0:
         array = array[None]
     if array.size == 0 and empty:

@@ -1,7 +1,8 @@
 """`Index`: nearest-neighbour search in memory that forgets exactly.
 
-Everything that can be seen of an index (answers, digest, snapshot, memory) is a function of its configuration and of the records
-it holds now, whatever adds, updates and forgets led there. Many threads may search one index while one at a time changes it.
+Everything that can be seen of an index (answers, digest, snapshot, memory) is a function of its configuration and of
+the records it holds now, whatever adds, updates and forgets led there. Many threads may search one index while one at
+a time changes it.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import reference
 from .._native import core, resolve_threads
 from ..errors import IdError, ParameterError, UnknownIdError, UnsupportedError
 from ..forgetting.multiset import LANES, MultisetHash
 from ..hashing.parameters import integer, positive
 from ..progress import Progress
-from ..vectors import F32, as_vectors
+from ..vectors import F32, as_vectors, passing_vectors
 from . import snapshot
 from .config import Config, make_config
 from .encoders import native_encoder
 from .gain import NormCounts
 from .hits import Hits, RadiusHits, Work
-from .ids import I64, as_ids
+from .ids import I64, as_ids, read_array
 from .sources import native_source
 from .tuning import Tuning, tune
 
@@ -150,18 +151,18 @@ class Index:
 
     def add(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
         """Add records. Ids that are present or given twice are refused, and then nothing is added."""
-        with self._writing, _Checked(self, vectors) as x:
+        with self._writing, self._passing(vectors) as x:
             checked = as_ids(ids, count=len(x))
             self._refuse(self._native.add(x, checked, resolve_threads(threads, len(x))))
             self._count_norms(entering=x, threads=threads)
 
     def update(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
         """Replace the vectors of records that are present."""
-        with self._writing, _Checked(self, vectors) as x:
+        with self._writing, self._passing(vectors) as x:
             checked = as_ids(ids, count=len(x))
-            leaving = self._vectors_if_counted(checked)
-            self._refuse(self._native.update(x, checked, resolve_threads(threads, len(x))))
-            self._count_norms(entering=x, leaving=leaving, threads=threads)
+            with self._leaving(checked) as leaving:
+                self._refuse(self._native.update(x, checked, resolve_threads(threads, len(x))))
+                self._count_norms(entering=x, leaving=leaving, threads=threads)
 
     def forget(self, ids: npt.ArrayLike, *, ignore_unknown: bool = False) -> int:
         """Forget records: afterwards the index equals one that never held them. Returns how many there were.
@@ -171,28 +172,37 @@ class Index:
         checked = as_ids(ids, empty=ignore_unknown)
         if len(checked) == 0:
             return 0
-        with self._writing:
-            leaving = self._vectors_if_counted(checked)
+        with self._writing, self._leaving(checked) as leaving:
             gone, refusal = self._native.forget(checked, ignore_unknown)
             self._refuse(refusal)
             self._count_norms(leaving=leaving, threads=None)
             return gone
 
-    def _vectors_if_counted(self, ids: I64) -> F32 | None:
-        """What is about to leave, where the gain depends on norms."""
+    def _passing(self, vectors: npt.ArrayLike) -> AbstractContextManager[F32]:
+        return passing_vectors(vectors, self.dim, nonzero=self.metric == "cosine")
+
+    @contextmanager
+    def _leaving(self, ids: I64) -> Iterator[F32 | None]:
+        """The vectors that are about to leave, where the gain depends on norms; wiped when they have."""
         if self._norms is None:
-            return None
+            yield None
+            return
         present = np.unique(ids[self._contains(ids)])
-        return self.get(present) if len(present) else None
+        vectors = self.get(present) if len(present) else None
+        try:
+            yield vectors
+        finally:
+            if vectors is not None:
+                vectors.fill(0)
 
     def _count_norms(self, *, entering: F32 | None = None, leaving: F32 | None = None, threads: int | None) -> None:
         if self._norms is None:
             return
         for x, sign in ((entering, 1), (leaving, -1)):
             if x is not None:
-                self._norms.add(reference.norms(x).astype(np.float32), sign)
-        if leaving is not None:
-            leaving.fill(0)
+                norms = np.empty(len(x))
+                core.norms(x, norms)
+                self._norms.add(norms.astype(np.float32), sign)
         mean_norm = self._norms.mean_norm()
         if mean_norm == self._mean_norm:
             return
@@ -244,10 +254,8 @@ class Index:
         done = self._native.search(q, k, effort, allowed, resolve_threads(threads), ids, distances)
         return Hits(ids, distances, self._work(*done))
 
-    def search_radius(
-        self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None
-    ) -> RadiusHits:
-        """All records within `radius` of each query, by true distance; by estimated distance where vectors are not kept."""
+    def search_radius(self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None) -> RadiusHits:
+        """All records within `radius` of each query, by true distance; by the codes' where vectors are not kept."""
         q = self._checked_queries(queries)
         if isinstance(radius, bool) or not isinstance(radius, int | float | np.number) or np.isnan(radius):
             raise ParameterError(f"radius: expected a number, got {radius!r}")
@@ -263,8 +271,9 @@ class Index:
     ) -> Tuning:
         """The least effort whose recall on these queries reaches the target. Changes nothing in the index.
 
-        The true answers are those of a search that looks at everything: exact where vectors are kept, and otherwise the best
-        that the codes can tell. Queries should be like those to come; records of the index find themselves too easily.
+        The true answers are those of a search that looks at everything: exact where vectors are kept, and otherwise the
+        best that the codes can tell. Queries should be like those to come: records of the index find themselves too
+        easily.
 
         >>> index = Index(dim=2)
         >>> index.add([[0, 1], [1, 0], [1, 1]], ids=[1, 2, 3])
@@ -279,9 +288,9 @@ class Index:
     def _allowed(self, allow: npt.ArrayLike | None) -> I64 | None:
         if allow is None:
             return None
-        mask = np.asarray(allow)
+        mask = read_array(allow, "allow")
         if mask.dtype != np.bool_:
-            return as_ids(allow, name="allow", empty=True)
+            return as_ids(mask, name="allow", empty=True)
         ids = self.ids()
         if mask.shape != ids.shape:
             raise IdError(f"allow: expected a mask with one boolean for each of the {len(ids)} ids, got {mask.shape}")
@@ -312,7 +321,10 @@ class Index:
         return vectors
 
     def stats(self) -> dict[str, int | float]:
-        """Counts, and bytes by part: a function of configuration and number of records."""
+        """Counts, and bytes by part: a function of configuration and records.
+
+        `buckets_used` counts the buckets of all tables that hold a record, of `buckets_possible`.
+        """
         vectors, codes, id_map, _ = self._native.bytes()
         n = len(self)
         tables, possible, used, _ = core.table_stats(self._native) if self._config.source == "tables" else (0, 0, 0, 0)
@@ -340,7 +352,10 @@ class Index:
     # --- Snapshots ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a snapshot: the same bytes for the same configuration and records. What was at `path` is replaced at once."""
+        """Write a snapshot: the same bytes for the same configuration and records.
+
+        What was at `path` is replaced at once, or not at all.
+        """
         with self._writing:
             ids = self.ids()
             columns: list[npt.NDArray[Any]] = [ids]
@@ -371,20 +386,6 @@ class Index:
         else:
             threads = resolve_threads(None)
             self._refuse(self._native.add_codes(columns[3], columns[1], columns[2], columns[0], threads))
+            for column in columns[1:]:
+                column.fill(0)
         return self
-
-
-class _Checked:
-    """Checked vectors for a change; a copy that the check had to make is wiped when the change is done."""
-
-    def __init__(self, index: Index, vectors: npt.ArrayLike) -> None:
-        self._given = vectors
-        self._x = as_vectors(vectors, index.dim, nonzero=index.metric == "cosine")
-
-    def __enter__(self) -> F32:
-        return self._x
-
-    def __exit__(self, *_: object) -> None:
-        if not (isinstance(self._given, np.ndarray) and np.may_share_memory(self._x, self._given)):
-            self._x.fill(0)
-

@@ -18,8 +18,9 @@ import hashlib
 import os
 import struct
 import tempfile
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,36 +38,49 @@ _PIECE = 1 << 22
 
 
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
-    """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, never half."""
+    """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole."""
     described = config.canonical()
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
+        # No buffer of Python's: it would keep a copy of what went through it.
+        with os.fdopen(handle, "wb", buffering=0) as file:
             checksum = hashlib.blake2b(digest_size=_CHECKSUM)
             for part in parts:
                 checksum.update(part)
-                file.write(part)
+                _write_all(file, memoryview(part))
             for column in columns:
                 if column.size == 0:  # which a memoryview cannot cast
                     continue
                 data = memoryview(column.astype(column.dtype.newbyteorder("<"), copy=False)).cast("B")
                 for at in range(0, len(data), _PIECE):
                     checksum.update(data[at : at + _PIECE])
-                    file.write(data[at : at + _PIECE])
-            file.write(checksum.digest())
-            file.flush()
+                    _write_all(file, data[at : at + _PIECE])
+            _write_all(file, memoryview(checksum.digest()))
+            _forget_input(checksum)
             os.fsync(file.fileno())
         os.replace(temporary, path)
         temporary = None
         _sync_folder(path.parent)
-    except OSError as error:
-        raise IncompleteWriteError(f"{path}: the snapshot could not be written, what was there is unharmed: {error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        raise IncompleteWriteError(
+            f"{path}: the snapshot could not be written, what was there is unharmed: {error}"
+        ) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _forget_input(checksum: hashlib.blake2b) -> None:
+    """Overwrite the buffer of a hash, which holds the end of what went through it."""
+    checksum.update(bytes(256))
+
+
+def _write_all(file: FileIO, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 def _sync_folder(folder: Path) -> None:
@@ -80,24 +94,26 @@ def _sync_folder(folder: Path) -> None:
 def read(path: Path) -> tuple[Config, list[npt.NDArray[Any]]]:
     """The configuration and the columns of a snapshot, checked in full before anything is built from them."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             return _read(file, os.fstat(file.fileno()).st_size)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise FormatError(f"{path}: expected a snapshot, got a file that cannot be read: {error}") from error
 
 
-def _read(file: BinaryIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
+def _read(file: FileIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
     checksum = hashlib.blake2b(digest_size=_CHECKSUM)
 
     def take(count: int) -> bytes:
         # Sizes are checked against what the file has before a byte is asked for.
         if count > size - _CHECKSUM - file.tell():
             raise FormatError(f"expected {count} more bytes, got a file that ends: it is cut or damaged")
-        data = file.read(count)
+        data = bytearray(count)
+        if not _read_all(file, memoryview(data)):
+            raise FormatError("expected more bytes, got a file that shrank while it was read")
         checksum.update(data)
-        return data
+        return bytes(data)
 
     magic, version, config_size = _HEAD.unpack(take(_HEAD.size))
     if magic != MAGIC:
@@ -117,7 +133,7 @@ def _read(file: BinaryIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
         data = np.empty(shape, dtype=dtype)
         view = memoryview(data.reshape(-1)).cast("B") if data.size else memoryview(b"")
         for at in range(0, len(view), _PIECE):
-            if file.readinto(view[at : at + _PIECE]) != len(view[at : at + _PIECE]):  # type: ignore[attr-defined]
+            if not _read_all(file, view[at : at + _PIECE]):
                 raise FormatError("expected more bytes, got a file that shrank while it was read")
             checksum.update(view[at : at + _PIECE])
         return data.astype(data.dtype.newbyteorder("="), copy=False)
@@ -127,10 +143,22 @@ def _read(file: BinaryIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
         columns.append(column("<f4", n, config.dim))
     else:
         columns += [column("<f4", n), column("<f4", n), column("|u1", n, code_bytes)]
-    if file.read() != checksum.digest():
+    expected = checksum.digest()
+    _forget_input(checksum)
+    if file.read() != expected:
         raise FormatError("expected the checksum of its content, got another: it is damaged")
     _refuse_impossible(config, columns)
     return config, columns
+
+
+def _read_all(file: FileIO, view: memoryview) -> bool:
+    """Fill the view; False when the file ends before that."""
+    while view:
+        got = file.readinto(view)
+        if not got:
+            return False
+        view = view[got:]
+    return True
 
 
 def _refuse_impossible(config: Config, columns: list[npt.NDArray[Any]]) -> None:

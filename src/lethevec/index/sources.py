@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 SOURCES = ("scan", "tables")
 Params = tuple[tuple[str, int], ...]
 
-#: What a key's bits and a plan of probes fit in (see native/probing.h), and how large a plain array of buckets may be.
+#: What a key's bits and a plan of probes fit in (see native/probing.h), and how many buckets all tables may have: every
+#: one of them costs four bytes, filled or not.
 MAX_TABLES = 256
 MAX_KEY_BITS = 20
+MAX_BUCKETS = 1 << 25
 MAX_PROBES = 1 << 40
 EXPECTED = 100_000
-#: Records in a bucket, on average, that the default key bits aim at (measured).
-ROWS_PER_BUCKET = 16
-TABLES = 16
+#: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
+TABLES = 8
+ROWS_PER_BUCKET = 4
+PROBES_PER_ROOT = 8
 
 
 def source_params(source: str, dim: int, given: dict[str, object]) -> Params:
-    """The parameters of a source, defaults filled in, in the order of their names; `given` has None for what was left open."""
+    """The parameters of a source by name, defaults filled in; `given` has None for what was left open."""
     if source == "scan":
         unwanted = sorted(name for name, value in given.items() if value is not None)
         if unwanted:
@@ -39,7 +42,10 @@ def source_params(source: str, dim: int, given: dict[str, object]) -> Params:
     most = min(dim, MAX_KEY_BITS)
     key_bits = integer("key_bits", _or(given["key_bits"], default_key_bits(expected, dim)), 1, most)
     tables = integer("tables", _or(given["tables"], TABLES), 1, MAX_TABLES)
-    probes = integer("probes", _or(given["probes"], default_probes(expected, tables)), 1, MAX_PROBES)
+    if tables << key_bits > MAX_BUCKETS:
+        most = MAX_BUCKETS >> key_bits
+        raise ParameterError(f"tables: expected at most {most} with key_bits={key_bits}, got {tables}")
+    probes = integer("probes", _or(given["probes"], default_probes(expected)), 1, MAX_PROBES)
     return (("expected", expected), ("key_bits", key_bits), ("probes", probes), ("tables", tables))
 
 
@@ -52,17 +58,18 @@ def default_key_bits(expected: int, dim: int) -> int:
     return min(dim, MAX_KEY_BITS, max(4, round(math.log2(expected / ROWS_PER_BUCKET))))
 
 
-def default_probes(expected: int, tables: int) -> int:
-    """Buckets to look into at effort 1."""
-    return 1000
+def default_probes(expected: int) -> int:
+    """Buckets to look into at effort 1: they grow with the root of the number of records."""
+    return max(100, round(PROBES_PER_ROOT * math.sqrt(expected)))
 
 
 def refuse_unfit(source: str, hasher: Hasher, keep_vectors: bool) -> None:
     """Combinations that cannot be: tables over codes alone are keyed by the vectors that the codes stand for."""
     if source == "tables" and not keep_vectors and (isinstance(hasher, SimHash) or hasher.bits % hasher.dim):
         raise ParameterError(
-            f"keep_vectors=False: source='tables' expected codes that stand for vectors, to make its keys from: progressive, "
-            f"usr, or superbit with bits a multiple of dim={hasher.dim}; got {hasher.family} with {hasher.bits} bits"
+            f"keep_vectors=False: source='tables' expected codes that stand for vectors, to make its keys from: "
+            f"progressive, usr, or superbit with bits a multiple of dim={hasher.dim}; got {hasher.family} with "
+            f"{hasher.bits} bits"
         )
 
 

@@ -1,4 +1,4 @@
-"""The least effort that gives a recall, found by trying: on the caller's own queries, against the best answers there are."""
+"""The least effort that gives a recall, found by trying it on queries of the caller, against the best of answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Efforts that are tried: steps of an eighth of a doubling.
 LOWEST, HIGHEST, PER_DOUBLING = -10, 20, 8
 #: With this one, every record is looked at.
-EVERYTHING = 1e30
+EVERYTHING = 1e18
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The executable spec: the whole path in plain NumPy float32, with the paper's letters and equation numbers.
 
-Read it in this order: generator, rotations, activation, codes, families, ranking. The native core equals it bit for bit.
+Read it in this order: generator, rotations, activation, codes, families, ranking, tables. The native core equals it bit
+for bit.
 """
 
 from .activation import TANH_ERROR, tanh
@@ -37,18 +38,35 @@ from .rotations import (
     svd_rotation,
     synthesis,
 )
+from .tables import (
+    Probe,
+    filter_rank,
+    flip_score,
+    pass_filter,
+    probes_for,
+    probing,
+    table_candidates,
+    table_keys,
+    table_signatures,
+    table_values,
+    table_weights,
+    tables_frame,
+)
 
 __all__ = [
     "TANH_ERROR",
     "DenseFrame",
     "Frame",
     "HadamardFrame",
+    "Probe",
     "Rotation",
     "alignment",
     "analysis",
     "asymmetric",
     "directions",
     "faiss_rule",
+    "filter_rank",
+    "flip_score",
     "fwht",
     "gain",
     "gaussian_matrix",
@@ -58,7 +76,10 @@ __all__ = [
     "make_frame",
     "norms",
     "pack",
+    "pass_filter",
     "plane_weights",
+    "probes_for",
+    "probing",
     "progressive",
     "progressive_reconstruct",
     "relaxed_error",
@@ -69,6 +90,12 @@ __all__ = [
     "superbit_scale",
     "svd_rotation",
     "synthesis",
+    "table_candidates",
+    "table_keys",
+    "table_signatures",
+    "table_values",
+    "table_weights",
+    "tables_frame",
     "tanh",
     "unpack",
     "usr",

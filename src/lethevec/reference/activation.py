@@ -20,4 +20,6 @@ def tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """The activation of USR: tanh to within TANH_ERROR."""
     x = np.minimum(np.maximum(x, -LIMIT), LIMIT)
     s = x * x
-    return x * (((P[3] * s + P[2]) * s + P[1]) * s + P[0]) / (((Q[3] * s + Q[2]) * s + Q[1]) * s + Q[0])
+    p = ((P[3] * s + P[2]) * s + P[1]) * s + P[0]
+    q = ((Q[3] * s + Q[2]) * s + Q[1]) * s + Q[0]
+    return np.asarray(x * p / q, dtype=np.float32)

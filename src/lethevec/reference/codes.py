@@ -1,7 +1,8 @@
 """Codes: bits packed eight to a byte, and what is computed between them.
 
 A bit is 1 where the value is >= 0 (so sign(0) = +1, the paper's last equation of its section 3.1) and stands for +1;
-0 stands for -1. Bit j of a code is bit j % 8, counted from the least significant, of byte j // 8. Bits past the end are 0.
+0 stands for -1. Bit j of a code is bit j % 8, counted from the least significant, of byte j // 8. Bits past the end
+are 0.
 """
 
 from __future__ import annotations

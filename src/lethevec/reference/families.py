@@ -164,16 +164,16 @@ def progressive_reconstruct(frame: Frame, codes: U8) -> F32:
     return synthesis(frame, weighted.reshape(len(codes), -1))
 
 
-# --- What an estimate needs ----------------------------------------------------------------------------------------------
+# --- What an estimate needs --------------------------------------------------------------------------------------
 
 
 def alignment(v: F32, values: F32, weights: F32) -> npt.NDArray[np.float64]:
     """sum_i c_i <b_i, v_i> of each row: how far the code b = sign(values) points along x, whose coordinates are v.
 
-    An estimate <W^T q, b> of <q, x> is right on average once it is divided by this. Blocks are `len(weights)` equal cuts
-    of the row.
+    An estimate <W^T q, b> of <q, x> is right on average once it is divided by this. Blocks are `len(weights)` equal
+    cuts of the row.
     """
-    total = np.zeros(len(v))
-    for c, block, of in zip(weights, np.split(v, len(weights), axis=1), np.split(values, len(weights), axis=1), strict=True):
+    total, m = np.zeros(len(v)), len(weights)
+    for c, block, of in zip(weights, np.split(v, m, axis=1), np.split(values, m, axis=1), strict=True):
         total = total + np.float64(c) * lane_sum(np.where(of >= 0, block, -block).astype(np.float64))
     return total

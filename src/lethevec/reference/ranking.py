@@ -2,9 +2,10 @@
 
 Codes are compared with a query in whole numbers, so that every implementation finds the same scores:
 
-    first stage    w_j, one weight for each of the first bits (of the first plane, for progressive codes): |v_j| scaled and
-                   rounded so that no 128 consecutive weights add up to more than 255, where v is the rotated query.
-                   score = sum of w_j over the bits that agree with the sign of v_j; 2 score - sum(w) estimates <v, b>.
+    first stage    w_j, one weight for each of the first bits (of the first plane, for progressive codes): |v_j| scaled
+                   and rounded so that no 128 consecutive weights add up to more than 255, where v is the rotated
+                   query. score = sum of w_j over the bits that agree with the sign of v_j; 2 score - sum(w)
+                   estimates <v, b>.
     second stage   the bits after those, with weights of up to 127 each, and the record's own factor 1/<x̂, x/|x|>
     third stage    true distances
 
@@ -44,8 +45,9 @@ class Plan:
 def plan(records: int, k: int, effort: float, *, staged: bool) -> Plan:
     """The numbers for an effort. `staged` says that there are bits after the first stage's.
 
-    More effort never gives less recall, because what is kept for less effort is kept for more: the first threshold falls as
-    `survivors` grows, and the second is read off a reference set that effort does not change, so it falls as `rank` grows.
+    More effort never gives less recall, because what is kept for less effort is kept for more: the first threshold
+    falls as `survivors` grows, and the second is read off a reference set that effort does not change, so it falls as
+    `rank` grows.
     """
     n, wanted = float(records), float(k)
 
@@ -63,7 +65,7 @@ def plan(records: int, k: int, effort: float, *, staged: bool) -> Plan:
 
 def largest(keys: F32, rank: int) -> np.float32:
     """The rank-th largest key; minus infinity when there are not as many."""
-    if rank > len(keys):
+    if not 1 <= rank <= len(keys):
         return np.float32(-np.inf)
     return np.float32(np.sort(keys)[len(keys) - rank])
 
@@ -165,7 +167,16 @@ def true_distances(q: F32, records: Records, rows: I64, metric: str) -> F32:
 
 
 def search_asymmetric(
-    q: F32, v: F32, records: Records, *, dim: int, first_bits: int, first_weight: float, metric: str, k: int, effort: float
+    q: F32,
+    v: F32,
+    records: Records,
+    *,
+    dim: int,
+    first_bits: int,
+    first_weight: float,
+    metric: str,
+    k: int,
+    effort: float,
 ) -> tuple[I64, F32]:
     """The k nearest of one query q (1, d), whose rotated (and, for progressive codes, weighted) direction is v (bits,).
 
@@ -188,7 +199,8 @@ def search_asymmetric(
         + tail.agreement(bits[:, first_bits:]).astype(np.float32) * np.float32(tail.unit)
     ) * records.factors
     if records.vectors is None:
-        return _answer(estimated_distances(estimate, records.norms, q_norm, metric)[survivors], records.ids[survivors], k)
+        distances = estimated_distances(estimate, records.norms, q_norm, metric)
+        return _answer(distances[survivors], records.ids[survivors], k)
     if staged:
         refined = _refined_keys(estimate, records.norms, metric, q_norm)
         threshold = largest(refined[reference], how_much.rank)
@@ -207,7 +219,14 @@ def search_hamming(q: F32, differing: I64, records: Records, *, metric: str, k: 
 
 
 def _first_keys(
-    agreement: I64, first: Weights, size: F32, metric: str, q_norm: float, dim: int, first_bits: int, first_weight: float
+    agreement: I64,
+    first: Weights,
+    size: F32,
+    metric: str,
+    q_norm: float,
+    dim: int,
+    first_bits: int,
+    first_weight: float,
 ) -> F32:
     estimate = agreement.astype(np.float32)
     if metric == "cosine":

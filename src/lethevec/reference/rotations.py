@@ -28,7 +28,8 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Rotation = Literal["hadamard", "svd", "gram-schmidt"]
 
-#: Streams of the generator: signs count up from 0, two for each round; dense blocks from DENSE, Gaussian matrices from GAUSSIAN.
+#: Streams of the generator: signs count up from 0, two for each round; dense blocks from DENSE, Gaussian matrices from
+#: GAUSSIAN.
 DENSE = 1 << 32
 GAUSSIAN = 2 << 32
 #: S_0 mixes every coordinate with every other; a later S_i starts from coordinates that are mixed already.
@@ -53,12 +54,12 @@ def power_below(d: int) -> int:
 
 
 def round_forward(x: F32, sign: F32) -> F32:
-    """One round: signs and the scaled transform on the first 2^k coordinates, and where that is not all of them, fresh signs
-    and the transform on the last 2^k, then a butterfly between the two halves.
+    """One round: signs and the scaled transform on the first 2^k coordinates, and where that is not all of them, fresh
+    signs and the transform on the last 2^k, then a butterfly between the two halves.
 
-    `sign` is (2, d): for the first transform and for the second. Without the signs between them the second would all but undo
-    the first when d is just above 2^k; without the butterfly, blocks that hardly overlap would hardly mix when d is just
-    below 2^(k+1).
+    `sign` is (2, d): for the first transform and for the second. Without the signs between them the second would all
+    but undo the first when d is just above 2^k; without the butterfly, blocks that hardly overlap would hardly mix when
+    d is just below 2^(k+1).
     """
     d = x.shape[1]
     p = power_below(d)
@@ -116,11 +117,13 @@ class HadamardFrame:
         return range(FIRST_ROUNDS) if i == 0 else range(FIRST_ROUNDS - 1 + i, FIRST_ROUNDS + i)
 
     def forward(self, u: F32, i: int) -> F32:
+        """The rounds of step i."""
         for t in self._rounds(i):
             u = round_forward(u, self.sign[t])
         return u
 
     def backward(self, u: F32, i: int) -> F32:
+        """The same, taken back."""
         for t in reversed(self._rounds(i)):
             u = round_backward(u, self.sign[t])
         return u
@@ -136,9 +139,11 @@ class DenseFrame:
         self.S = np.stack([orthogonal(block).astype(np.float32) for block in blocks])
 
     def forward(self, u: F32, i: int) -> F32:
+        """S_i^T u."""
         return matmul(u, self.S[i])
 
     def backward(self, u: F32, i: int) -> F32:
+        """S_i u."""
         return matmul(u, self.S[i].T)
 
 

@@ -1,0 +1,89 @@
+"""What all readers share: the batch they give, the choice of an array by name, and optional packages.
+
+A reader is a function `rows(path, key, batch)` that yields `Rows`: values as they are stored, at most `batch` at a
+time. It raises FormatError for anything unexpected, and never allocates by a number that it read before it has held
+that number against the size of the file. Conversion to float32 and the check of the values follow in one place, in
+`_records.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, MissingDependencyError
+
+I64 = npt.NDArray[np.int64]
+
+# Names that hold the vectors when the caller names none, in this order.
+DEFAULT_KEYS = ("vectors", "vector", "train", "embedding", "embeddings")
+
+# Deflate cannot expand a byte to more than this; whatever claims more is damaged or hostile.
+MAX_EXPANSION = 1032
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch as stored: values of shape (n, dim) in any real type, and what else the file says about each row."""
+
+    values: npt.NDArray[Any]
+    ids: I64 | None = None
+    subjects: list[str | None] | None = None
+    payloads: list[Any] | None = None
+
+
+def choose(path: Path, candidates: list[str], key: str | None, what: str) -> str:
+    """The name of the vectors among `candidates`: `key`, or a usual name, or the only one there is."""
+    listed = ", ".join(candidates) or "none"
+    if key is not None:
+        if key in candidates:
+            return key
+        raise FormatError(f"{path}: expected {what} named {key!r}, got: {listed}")
+    for name in DEFAULT_KEYS:
+        if name in candidates:
+            return name
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise FormatError(f"{path}: expected one {what}, got {len(candidates)} ({listed}); choose by key=")
+    raise FormatError(f"{path}: expected {what}, got none")
+
+
+def expect_magic(path: Path, magic: bytes, what: str) -> None:
+    """Refuse a file that does not begin with `magic`."""
+    with path.open("rb") as file:
+        start = file.read(len(magic))
+    if start != magic:
+        raise FormatError(f"{path}: expected {what}, which begins with {magic!r}, got {start!r}")
+
+
+def as_id(path: Path, where: str, value: object) -> int:
+    """An id from a text format: a whole number in the range of int64 (True is not one)."""
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return value
+    raise FormatError(f"{path}: {where}: expected an id that is a whole number of 64 bits, got {str(value)[:40]!r}")
+
+
+def as_subject(path: Path, where: str, value: object) -> str | None:
+    """A subject is text; a whole number counts as its decimal text, as it would in a CSV file."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise FormatError(f"{path}: {where}: expected a subject that is text, got {type(value).__name__}")
+
+
+def need(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional package, or say what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.split(".")[0]
+        raise MissingDependencyError(
+            f"{purpose} needs the package {package!r}, which is not installed: pip install 'lethevec[{extra}]'"
+        ) from None

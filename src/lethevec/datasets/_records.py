@@ -1,0 +1,162 @@
+"""Vectors from files: the format follows from the suffix, the check is that of `vectors.py`.
+
+| suffix | what it is | needs |
+|---|---|---|
+| .npy .npz | NumPy arrays | |
+| .fvecs .bvecs | the TEXMEX formats | |
+| .hdf5 .h5 | HDF5, the ann-benchmarks layout among others | h5py |
+| .parquet .arrow .feather | Parquet and Arrow IPC | pyarrow |
+| .jsonl .ndjson .csv | text | |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FileError, FormatError, ParameterError, VectorError
+from ..vectors import F32, as_vectors
+from ._arrow import arrow_rows, parquet_rows
+from ._common import I64, Rows
+from ._hdf5 import hdf5_rows
+from ._npy import npy_rows, npz_rows
+from ._text import csv_rows, jsonl_rows
+from ._vecs import iter_vecs, vecs_rows
+
+_READERS: dict[str, Callable[[Path, str | None, int], Iterator[Rows]]] = {
+    ".npy": npy_rows,
+    ".npz": npz_rows,
+    ".fvecs": vecs_rows,
+    ".bvecs": vecs_rows,
+    ".hdf5": hdf5_rows,
+    ".h5": hdf5_rows,
+    ".parquet": parquet_rows,
+    ".arrow": arrow_rows,
+    ".feather": arrow_rows,
+    ".jsonl": jsonl_rows,
+    ".ndjson": jsonl_rows,
+    ".csv": csv_rows,
+}
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Vectors of shape (n, dim), float32, and what else the file says about each: None where it says nothing."""
+
+    vectors: F32
+    ids: I64 | None = None
+    subjects: list[str | None] | None = None
+    payloads: list[Any] | None = None
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.vectors)
+
+
+def iter_records(path: StrPath, *, batch: int = 10_000, key: str | None = None) -> Iterator[Records]:
+    """Read a file piece by piece: at most `batch` records at a time, in the order of the file.
+
+    `key` names the array, dataset, column or field that holds the vectors, where the format has names. Anything
+    unexpected raises FormatError, which says what came and what was expected; batches given before it were sound.
+    """
+    path = Path(path)
+    if batch < 1:
+        raise ParameterError(f"batch: expected at least 1, got {batch}")
+    suffix = path.suffix.lower()
+    if suffix == ".ivecs":
+        raise FormatError(f"{path}: expected a file of vectors, got .ivecs, which holds neighbours: use read_neighbors")
+    if suffix not in _READERS:
+        raise FormatError(f"{path}: expected a file name that ends in {' '.join(_READERS)}, got {suffix!r}")
+    return _checked(path, _READERS[suffix](path, key, batch))
+
+
+def read_records(path: StrPath, *, key: str | None = None) -> Records:
+    """Read a whole file.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "people.jsonl")
+    ...     _ = path.write_text('{"id": 7, "subject": "ada", "vector": [0.5, 1]}')
+    ...     read_records(path)
+    Records(vectors=array([[0.5, 1. ]], dtype=float32), ids=array([7]), subjects=['ada'], payloads=None)
+    """
+    # Formats whose size is known are read in one piece, without a second copy; the others in pieces that are joined.
+    whole = Path(path).suffix.lower() in (".npy", ".npz", ".fvecs", ".bvecs", ".hdf5", ".h5")
+    return _joined(list(iter_records(path, batch=sys.maxsize if whole else 65_536, key=key)))
+
+
+def iter_vectors(path: StrPath, *, batch: int = 10_000, key: str | None = None) -> Iterator[F32]:
+    """Like `iter_records`, for those who want the vectors alone."""
+    return (records.vectors for records in iter_records(path, batch=batch, key=key))
+
+
+def read_vectors(path: StrPath, *, key: str | None = None) -> F32:
+    """Read all vectors of a file as float32 of shape (n, dim).
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "two.csv")
+    ...     _ = path.write_text("1,2,3\\n4,5,6\\n")
+    ...     read_vectors(path)
+    array([[1., 2., 3.],
+           [4., 5., 6.]], dtype=float32)
+    """
+    return read_records(path, key=key).vectors
+
+
+def read_neighbors(path: StrPath) -> npt.NDArray[np.int32]:
+    """Read true neighbours from a .ivecs file: row numbers of shape (queries, k)."""
+    path = Path(path)
+    if path.suffix.lower() != ".ivecs":
+        raise FormatError(f"{path}: expected a file name that ends in .ivecs, got {path.suffix!r}")
+    try:
+        parts = list(iter_vecs(path, np.dtype("<i4"), 65_536))
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return np.concatenate(parts).astype(np.int32, copy=False)
+
+
+def _checked(path: Path, pieces: Iterator[Rows]) -> Iterator[Records]:
+    """The check stage: one dimension for the whole file, finite float32, and at least one row."""
+    dim: int | None = None
+    start = 0
+    try:
+        for rows in pieces:
+            if len(rows.values) == 0:
+                continue
+            if dim is None:
+                dim = rows.values.shape[1]
+            if dim == 0:
+                raise FormatError(f"{path}: expected vectors of dimension 1 or more, got dimension 0")
+            name = str(path) if start == 0 else f"{path}, counted from row {start}"
+            try:
+                vectors = as_vectors(rows.values, dim, name=name)
+            except VectorError as error:
+                raise FormatError(str(error)) from None
+            yield Records(vectors, rows.ids, rows.subjects, rows.payloads)
+            start += len(vectors)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if start == 0:
+        raise FormatError(f"{path}: expected at least one vector, got none")
+
+
+def _joined(parts: list[Records]) -> Records:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return Records(
+        np.concatenate([part.vectors for part in parts]),
+        None if first.ids is None else np.concatenate([part.ids for part in parts if part.ids is not None]),
+        None if first.subjects is None else [value for part in parts for value in part.subjects or ()],
+        None if first.payloads is None else [value for part in parts for value in part.payloads or ()],
+    )

@@ -1,0 +1,303 @@
+"""Search raw bytes for what should be gone: vectors, ids, subjects, payloads, in every encoding we can think of.
+
+A needle is cut into windows (16 bytes every 8, for binary data; 24 every 8, for text), and every window is looked for
+at every byte offset, so that a piece of a half overwritten record is found too: any surviving run of 23 bytes (31 of
+text) contains a whole window. Shorter needles are looked for as a whole.
+
+A window can be too plain to mean anything: fewer than 6 bytes (8 of text), or fewer than 4 different ones (runs of
+zeros, small integers), match by accident everywhere. Those are counted as `plain` and not looked for, and the report
+says so.
+
+One pass over the data whatever the number of needles: the first 8 bytes of each window go into a small hash table, and
+all offsets of a block are tested at once with NumPy.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Finding",
+    "MemorySource",
+    "Needle",
+    "Report",
+    "Source",
+    "id_needles",
+    "search",
+    "text_needles",
+    "vector_needles",
+]
+
+U64 = npt.NDArray[np.uint64]
+
+_BLOCK = 1 << 22
+_MIN_BYTES = 6
+_MIN_TEXT = 8
+_MIN_DISTINCT = 4
+_PREFIX = 8
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd constant whose product spreads the prefix over the table
+
+
+@dataclass(frozen=True)
+class Needle:
+    """Some bytes to look for, and what they are."""
+
+    label: str
+    data: bytes
+    text: bool = False
+    step: int = 8  # bytes from one window to the next
+
+    def windows(self) -> Iterator[tuple[int, bytes]]:
+        """The pieces that are looked for, with their offsets in the needle."""
+        size = 24 if self.text else 16
+        if len(self.data) <= size:
+            yield 0, self.data
+            return
+        last = len(self.data) - size
+        for offset in [*range(0, last, self.step), last]:
+            yield offset, self.data[offset : offset + size]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One window of a needle at one place."""
+
+    source: str
+    offset: int
+    label: str
+    data: bytes
+
+
+@dataclass
+class Report:
+    """What was searched, for how many patterns, and what was found."""
+
+    searched: dict[str, int] = field(default_factory=dict)
+    patterns: int = 0
+    plain: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    bytes_by_label: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_found(self) -> int:
+        """How many bytes of needles were found somewhere, each counted once."""
+        return sum(self.bytes_by_label.values())
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers only, for a receipt: nothing of what was looked for."""
+        return {
+            "searched": dict(self.searched),
+            "patterns": self.patterns,
+            "plain": self.plain,
+            "found": len(self.findings),
+        }
+
+
+class Source(Protocol):
+    """Something to search: a name and blocks of bytes, with the offset of each. Blocks that follow on are joined."""
+
+    @property
+    def name(self) -> str:
+        """What findings call it."""
+        ...
+
+    def blocks(self, size: int) -> Iterable[tuple[int, bytes]]:
+        """The content, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Bytes in memory, as a source."""
+
+    name: str
+    data: bytes
+
+    def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """The content, in order."""
+        for start in range(0, len(self.data), size):
+            yield start, self.data[start : start + size]
+
+
+def vector_needles(vector: npt.NDArray[np.float32], label: str = "vector", *, own_only: bool = False) -> list[Needle]:
+    """A vector as other programs might have written it; `own_only`: only as this store writes it (float32 LE).
+
+    float32 and float64 in both byte orders, float16, scaled to length 1, JSON with float32 and float64 digits, with and
+    without spaces, base64 in its three alignments, and hexadecimal.
+    """
+    flat = np.ascontiguousarray(vector, dtype=np.float32).ravel()
+    raw = flat.astype("<f4").tobytes()
+    needles = [Needle(f"{label} float32 LE", raw)]
+    if own_only:
+        return needles
+    needles += [
+        Needle(f"{label} float32 BE", flat.astype(">f4").tobytes()),
+        Needle(f"{label} float64 LE", flat.astype("<f8").tobytes()),
+        Needle(f"{label} float64 BE", flat.astype(">f8").tobytes()),
+    ]
+    with np.errstate(over="ignore"):
+        needles.append(Needle(f"{label} float16 LE", flat.astype("<f2").tobytes()))
+    norm = np.float32(np.linalg.norm(flat))
+    if norm > 0 and np.isfinite(norm):
+        needles.append(Needle(f"{label} of length 1, float32 LE", (flat / norm).astype("<f4").tobytes()))
+    for digits, values in (("float64", [repr(float(v)) for v in flat]), ("float32", [str(v) for v in flat])):
+        for gap in (",", ", "):
+            needles.append(Needle(f"{label} JSON {digits} {gap!r}", gap.join(values).encode(), text=True))
+    needles += _base64_needles(label, raw)
+    needles.append(Needle(f"{label} hexadecimal", raw.hex().encode(), text=True))
+    return needles
+
+
+def text_needles(text: str, label: str) -> list[Needle]:
+    """A text as UTF-8 and as a JSON string would hold it."""
+    needles = [Needle(f"{label} UTF-8", text.encode("utf-8", "surrogatepass"), text=True)]
+    escaped = json.dumps(text)[1:-1]
+    if escaped != text:
+        needles.append(Needle(f"{label} JSON escapes", escaped.encode(), text=True))
+    return needles
+
+
+def id_needles(id: int | str) -> list[Needle]:
+    """An id: a string as text; an int in 8 bytes of both orders, as SQLite stores it, as a varint and as digits."""
+    if isinstance(id, str):
+        return text_needles(id, "id")
+    forms = {
+        "int64 LE": id.to_bytes(8, "little", signed=True),
+        "int64 BE": id.to_bytes(8, "big", signed=True),
+        "SQLite integer": _sqlite_integer(id),
+        "SQLite varint": _sqlite_varint(id),
+        "digits": str(id).encode(),
+    }
+    unique: dict[bytes, str] = {}
+    for name, data in forms.items():
+        unique.setdefault(data, name)
+    return [Needle(f"id {name}", data, text=name == "digits") for data, name in unique.items()]
+
+
+def search(
+    sources: Iterable[Source], needles: Iterable[Needle], explained: Callable[[Finding], bool] | None = None
+) -> Report:
+    """Look for every needle in every source. `explained` may call a finding innocent (a living record has it too)."""
+    table = _Table(needles)
+    report = Report(patterns=len(table.windows), plain=table.plain)
+    innocent: dict[bytes, bool] = {}
+    covered: dict[int, set[int]] = defaultdict(set)
+    for source in sources:
+        size = 0
+        tail, tail_at = b"", 0
+        for offset, block in source.blocks(_BLOCK):
+            size += len(block)
+            joined = tail_at + len(tail) == offset
+            data, start = (tail + block, tail_at) if joined else (block, offset)
+            seen = len(tail) if joined else 0
+            for place, window in table.matches(data):
+                if place + len(window) <= seen:
+                    continue  # wholly inside what the last block already showed
+                if innocent.get(window):
+                    continue
+                for needle, at in table.windows[window]:
+                    finding = Finding(source.name, start + place, table.needles[needle].label, window)
+                    if explained is not None and window not in innocent:
+                        innocent[window] = explained(finding)
+                    if innocent.get(window):
+                        break
+                    report.findings.append(finding)
+                    covered[needle].update(range(at, at + len(window)))
+            keep = min(len(data), table.longest - 1)
+            tail, tail_at = (data[-keep:], start + len(data) - keep) if keep else (b"", 0)
+        report.searched[source.name] = report.searched.get(source.name, 0) + size
+    for needle, places in covered.items():
+        label = table.needles[needle].label
+        report.bytes_by_label[label] = report.bytes_by_label.get(label, 0) + len(places)
+    return report
+
+
+class _Table:
+    """The windows of all needles, arranged for one pass."""
+
+    def __init__(self, needles: Iterable[Needle]) -> None:
+        self.needles = list(needles)
+        self.windows: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
+        self.plain = 0
+        for number, needle in enumerate(self.needles):
+            for at, window in needle.windows():
+                if len(window) < (_MIN_TEXT if needle.text else _MIN_BYTES) or len(set(window)) < _MIN_DISTINCT:
+                    self.plain += 1
+                else:
+                    self.windows[window].append((number, at))
+        self.longest = max((len(window) for window in self.windows), default=1)
+        self._short = [window for window in self.windows if len(window) < _PREFIX]
+        self._long: dict[int, list[bytes]] = defaultdict(list)
+        for window in self.windows:
+            if len(window) >= _PREFIX:
+                self._long[int.from_bytes(window[:_PREFIX], "little")].append(window)
+        # About a thousand cells for each prefix, as long as the table stays in the cache: few false alarms.
+        bits = min(max(len(self._long).bit_length() + 10, 12), 22)
+        self._shift = np.uint64(64 - bits)
+        self._cells = np.zeros(1 << bits, dtype=np.bool_)
+        prefixes = np.fromiter(self._long, dtype=np.uint64, count=len(self._long))
+        self._cells[(prefixes * _MIX) >> self._shift] = True
+
+    def matches(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Every place at which a window stands."""
+        for window in self._short:
+            place = data.find(window)
+            while place >= 0:
+                yield place, window
+                place = data.find(window, place + 1)
+        if not self._long:
+            return
+        for lane in range(_PREFIX):
+            count = (len(data) - lane) // _PREFIX
+            if count <= 0:
+                continue
+            words: U64 = np.frombuffer(data, dtype="<u8", count=count, offset=lane)
+            hits = np.flatnonzero(self._cells[(words * _MIX) >> self._shift])
+            for hit in hits.tolist():
+                place = lane + _PREFIX * hit
+                for window in self._long.get(int(words[hit]), ()):
+                    if data[place : place + len(window)] == window:
+                        yield place, window
+
+
+def _base64_needles(label: str, raw: bytes) -> list[Needle]:
+    """In a longer base64 text the vector starts at byte 0, 1 or 2 of a group of three; whole groups are searched."""
+    needles = []
+    for lead in range(3):
+        body = raw[(3 - lead) % 3 :]
+        text = base64.b64encode(body[: len(body) // 3 * 3])
+        needles.append(Needle(f"{label} base64, alignment {lead}", text, text=True))
+    return needles
+
+
+def _sqlite_integer(value: int) -> bytes:
+    """An integer column as SQLite's record format stores it: big-endian in 1, 2, 3, 4, 6 or 8 bytes."""
+    for size in (1, 2, 3, 4, 6, 8):
+        if -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
+            return value.to_bytes(size, "big", signed=True)
+    raise OverflowError(value)
+
+
+def _sqlite_varint(value: int) -> bytes:
+    """A rowid as SQLite writes it: 7 bits a byte, high bits first, the ninth byte whole."""
+    value &= (1 << 64) - 1
+    if value >> 56:
+        head = [0x80 | (value >> (8 + 7 * i)) & 0x7F for i in range(7, -1, -1)]
+        return bytes([*head, value & 0xFF])
+    groups = [value & 0x7F]
+    while value := value >> 7:
+        groups.append(0x80 | value & 0x7F)
+    return bytes(reversed(groups))
