@@ -62,6 +62,21 @@ test-neon:
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/golden_check $(GOLDEN) scalar neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/agreement_check neon
 
+# The native core under sanitizers: stray reads and undefined behaviour, and races between a writer and its readers.
+test-asan:
+	@$(call need,cmake,cmake)
+	cmake -S . -B build/asan -DLETHEVEC_NATIVE_TESTS=ON -DLETHEVEC_SANITIZE=address,undefined
+	cmake --build build/asan --parallel 2
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/golden_check $(GOLDEN)
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/agreement_check
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/stress
+
+test-tsan:
+	@$(call need,cmake,cmake)
+	cmake -S . -B build/tsan -DLETHEVEC_NATIVE_TESTS=ON -DLETHEVEC_SANITIZE=thread
+	cmake --build build/tsan --parallel 2
+	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 

@@ -5,11 +5,11 @@ at every byte offset, so that a piece of a half overwritten record is found too:
 text) contains a whole window. Shorter needles are looked for as a whole.
 
 A window can be too plain to mean anything: fewer than 6 bytes (8 of text), or fewer than 4 different ones (runs of
-zeros, small integers), match by accident everywhere. Those are counted as `plain` and not looked for, and the report
-says so.
+zeros, small integers), or fewer than 4 that differ from the most frequent one, match by accident everywhere. Those are
+counted as `plain` and not looked for, and the report says so.
 
-One pass over the data whatever the number of needles: the first 8 bytes of each window go into a small hash table, and
-all offsets of a block are tested at once with NumPy.
+One pass over the data whatever the number of needles: words of 8 bytes go into a small hash table, and all places of a
+block are tested at once with NumPy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _BLOCK = 1 << 22
 _MIN_BYTES = 6
 _MIN_TEXT = 8
 _MIN_DISTINCT = 4
-_PREFIX = 8
+_MIN_OTHERS = 4  # bytes that differ from the most frequent one
+_WORD = 8
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd constant whose product spreads the prefix over the table
 
 
@@ -170,10 +171,15 @@ def text_needles(text: str, label: str) -> list[Needle]:
     return needles
 
 
-def id_needles(id: int | str) -> list[Needle]:
-    """An id: a string as text; an int in 8 bytes of both orders, as SQLite stores it, as a varint and as digits."""
+def id_needles(id: int | str, *, own_only: bool = False) -> list[Needle]:
+    """An id: a string as text; an int in 8 bytes of both orders, as SQLite stores it, as a varint and as digits.
+
+    `own_only`: only as this store writes it.
+    """
     if isinstance(id, str):
         return text_needles(id, "id")
+    if own_only:
+        return [Needle("id SQLite integer", _sqlite_integer(id))]
     forms = {
         "int64 LE": id.to_bytes(8, "little", signed=True),
         "int64 BE": id.to_bytes(8, "big", signed=True),
@@ -226,7 +232,12 @@ def search(
 
 
 class _Table:
-    """The windows of all needles, arranged for one pass."""
+    """The windows of all needles, arranged for one pass.
+
+    Words of 8 bytes are read on a grid of every `grid` bytes. Wherever a window of `grid + 7` bytes or more stands, it
+    covers a whole word of the grid, which is one of its first `grid` words; those are in the table. So the longer the
+    shortest window, the fewer places are looked at: with 15 bytes or more, one in eight.
+    """
 
     def __init__(self, needles: Iterable[Needle]) -> None:
         self.needles = list(needles)
@@ -234,22 +245,25 @@ class _Table:
         self.plain = 0
         for number, needle in enumerate(self.needles):
             for at, window in needle.windows():
-                if len(window) < (_MIN_TEXT if needle.text else _MIN_BYTES) or len(set(window)) < _MIN_DISTINCT:
+                if _is_plain(window, needle.text):
                     self.plain += 1
                 else:
                     self.windows[window].append((number, at))
         self.longest = max((len(window) for window in self.windows), default=1)
-        self._short = [window for window in self.windows if len(window) < _PREFIX]
-        self._long: dict[int, list[bytes]] = defaultdict(list)
-        for window in self.windows:
-            if len(window) >= _PREFIX:
-                self._long[int.from_bytes(window[:_PREFIX], "little")].append(window)
-        # About a thousand cells for each prefix, as long as the table stays in the cache: few false alarms.
-        bits = min(max(len(self._long).bit_length() + 10, 12), 22)
+        self._short = [window for window in self.windows if len(window) < _WORD]
+        wide = [window for window in self.windows if len(window) >= _WORD]
+        shortest = min(map(len, wide), default=_WORD)
+        self._grid = next(grid for grid in (8, 4, 2, 1) if shortest >= grid + _WORD - 1)
+        self._words: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        for window in wide:
+            for at in range(self._grid):
+                self._words[int.from_bytes(window[at : at + _WORD], "little")].append((at, window))
+        # About a thousand cells for each word, as long as the table stays in the cache: few false alarms.
+        bits = min(max(len(self._words).bit_length() + 10, 12), 22)
         self._shift = np.uint64(64 - bits)
         self._cells = np.zeros(1 << bits, dtype=np.bool_)
-        prefixes = np.fromiter(self._long, dtype=np.uint64, count=len(self._long))
-        self._cells[(prefixes * _MIX) >> self._shift] = True
+        words = np.fromiter(self._words, dtype=np.uint64, count=len(self._words))
+        self._cells[(words * _MIX) >> self._shift] = True
 
     def matches(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Every place at which a window stands."""
@@ -258,19 +272,26 @@ class _Table:
             while place >= 0:
                 yield place, window
                 place = data.find(window, place + 1)
-        if not self._long:
+        if not self._words:
             return
-        for lane in range(_PREFIX):
-            count = (len(data) - lane) // _PREFIX
+        for lane in range(0, _WORD, self._grid):
+            count = (len(data) - lane) // _WORD
             if count <= 0:
                 continue
             words: U64 = np.frombuffer(data, dtype="<u8", count=count, offset=lane)
             hits = np.flatnonzero(self._cells[(words * _MIX) >> self._shift])
             for hit in hits.tolist():
-                place = lane + _PREFIX * hit
-                for window in self._long.get(int(words[hit]), ()):
-                    if data[place : place + len(window)] == window:
+                for at, window in self._words.get(int(words[hit]), ()):
+                    place = lane + _WORD * hit - at
+                    if place >= 0 and data.startswith(window, place):
                         yield place, window
+
+
+def _is_plain(window: bytes, text: bool) -> bool:
+    """Whether a window would match by accident: too short, or little more than a run of one byte."""
+    if len(window) < (_MIN_TEXT if text else _MIN_BYTES) or len(set(window)) < _MIN_DISTINCT:
+        return True
+    return len(window) - max(map(window.count, set(window))) < _MIN_OTHERS
 
 
 def _base64_needles(label: str, raw: bytes) -> list[Needle]:

@@ -1,0 +1,13 @@
+"""The durable store: SQLite underneath, erasure that can be proved. The only place that imports sqlite3.
+
+Read in this order: `schema` (the tables), `session` (files, lock, transactions), `collection` (the operations),
+`checkpoint` and `pages` (how bytes really go), `erasing` and `ledger` (receipts), `mirror` (the index in memory),
+`checking` (verify), `backups`.
+"""
+
+from .collection import Store, open
+from .hits import Hit, Hits
+from .rows import Record
+from .writing import KEEP
+
+__all__ = ["KEEP", "Hit", "Hits", "Record", "Store", "open"]

@@ -1,0 +1,111 @@
+"""Canonical copies, and what to do when an old one comes back.
+
+A backup is a fresh database: pages of 4,096 bytes, records in ascending row order in slots from 1, no receipts, no
+erasures, counters as if the records had been added once and nothing else. The same configuration and records give the
+same bytes (under the same version of SQLite, whose number is in every file header).
+
+Opening a backup for writing makes it a store of its own, with new keys, or with the old ones if their file is put
+there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import FileError, IncompleteWriteError, KeysError, ReceiptError
+from ..forgetting.keys import KeyRing
+from ..forgetting.receipts import Receipt
+from . import rows
+from .connection import PAGE_SIZE, connect, pragma, translated
+from .files import RawFile, sync_folder
+from .ids import Id
+from .rows import Record
+from .schema import APPLICATION_ID, VERSION, create_tables
+from .session import Session
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["matching_ids", "write_backup"]
+
+_PART = 2000
+
+
+def write_backup(session: Session, path: Path) -> None:
+    """Write the copy under another name, sync, rename. An existing file is refused."""
+    if path.exists():
+        raise FileError(f"{path}: expected a new file for the backup, got one that is there already")
+    building = path.with_name(path.name + ".new")
+    try:
+        building.unlink(missing_ok=True)
+        with translated(building):
+            connection = connect(building, "rwc")
+            try:
+                pragma(connection, f"page_size={PAGE_SIZE}")
+                pragma(connection, f"application_id={APPLICATION_ID}")
+                pragma(connection, f"user_version={VERSION}")
+                # If it dies, the half-written file is thrown away, so a journal would protect nothing.
+                pragma(connection, "journal_mode=OFF")
+                connection.execute("BEGIN IMMEDIATE")
+                _copy(session, connection)
+                connection.execute("COMMIT")
+            finally:
+                connection.close()
+        os.chmod(building, 0o600)
+        raw = RawFile(building)
+        raw.sync()
+        raw.close()
+        os.replace(building, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise IncompleteWriteError(f"{path}: the backup could not be written: {error}") from error
+    finally:
+        building.unlink(missing_ok=True)
+
+
+def _copy(session: Session, target: sqlite3.Connection) -> None:
+    digest = session.row.digest
+    create_tables(target, digest, next_slot=digest.count + 1, version=0)
+    row, slot = 0, 1
+    # One snapshot of the source for all parts: a writer may go on meanwhile.
+    session.connection.execute("BEGIN")
+    try:
+        while part := rows.read_from_row(session.connection, row, _PART):
+            rows.insert(target, [record._replace(slot=slot + place) for place, record in enumerate(part)])
+            slot += len(part)
+            row = part[-1].row + 1
+    finally:
+        session.connection.execute("ROLLBACK")
+    if slot - 1 != digest.count:
+        raise FileError(
+            f"{session.path}: expected {digest.count} records, got {slot - 1}: another process writes; try again"
+        )
+
+
+def matching_ids(records: Iterable[Record], keys: KeyRing, receipts: Sequence[Receipt]) -> list[Id]:
+    """The ids of records that these receipts say were erased, by their tags."""
+    tags: dict[str, set[str]] = {}
+    subjects: dict[str, set[str]] = {}
+    for receipt in receipts:
+        if receipt.kind != "erasure":
+            continue
+        if receipt["store"] != keys.store:
+            raise ReceiptError(f"receipts: expected those of store {keys.store}, got one of {receipt['store']}")
+        audit = receipt["audit_key"]
+        if audit not in keys.audit_keys:
+            raise KeysError(f"receipts: expected tags of an audit key that the key file has, got {audit}")
+        tags.setdefault(audit, set()).update(receipt["erased"])
+        if receipt["asked"].get("subject") is not None:
+            subjects.setdefault(audit, set()).add(receipt["asked"]["subject"])
+    found: list[Id] = []
+    for record in records:
+        for audit, wanted in tags.items():
+            key = keys.audit_keys[audit]
+            belongs = record.subject is not None and key.tag_subject(record.subject) in subjects.get(audit, ())
+            if belongs or key.tag_id(record.id) in wanted:
+                found.append(record.id)
+                break
+    return found

@@ -1,0 +1,119 @@
+"""What all operations of an open store share: its parts, taking up others' changes, finishing waiting work, closing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from ..errors import UnknownIdError
+from . import rows
+from .connection import translated
+from .engine import Factory, read_configuration
+from .erasing import Eraser
+from .ids import Id
+from .ledger import Ledger
+from .lock import WriterLock
+from .mirror import Mirror
+from .reserve import Reserve
+from .session import Session
+
+__all__ = ["StoreBase"]
+
+_Self = TypeVar("_Self", bound="StoreBase")
+
+_LOG_LIMIT = 4 << 20  # bytes of log after which it is emptied; a forget has to look at every page in it
+
+
+class StoreBase:
+    """An open store without its operations."""
+
+    def __init__(self, session: Session, lock: WriterLock | None, factory: Factory, keys_path: Path) -> None:
+        """Finish what an earlier process left, then load the index."""
+        self._session = session
+        self._lock = lock
+        configuration = read_configuration(session.row.configuration, session.path)
+        self.dim: int = configuration["dim"]
+        self.metric: str = configuration["metric"]
+        self._ledger = Ledger(session, keys_path)
+        self._eraser = Eraser(session, self._ledger)
+        self._reserve = Reserve(session.files.reserve)
+        if not session.read_only:
+            self._recover()
+            self._reserve.ensure()
+        engine = factory.make(session.row.configuration)
+        self._mirror = Mirror(engine, self.dim, session.path, follow=session.read_only)
+        self._seen = -1
+        self._refresh()
+
+    def _recover(self) -> None:
+        """Do what a crash may have left: an unscrubbed log, erasures without a receipt. It waits for nobody."""
+        self._eraser.try_complete()
+        if self._session.checkpointer.everything:
+            self._eraser.scrub_if_free()
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._session.path
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a reader."""
+        return self._session.read_only
+
+    def _refresh(self) -> None:
+        """Readers: take up what the writer has done since."""
+        session = self._session
+        session.require_open()
+        if self._seen >= 0 and not session.read_only:
+            return
+        with session.guard, translated(session.path):
+            seen = session.data_version()
+            if seen != self._seen:
+                session.row = self._mirror.refresh(session.connection, session.row.digest.count)
+                self._seen = seen
+
+    def _settle(self) -> None:
+        """Before each operation: see what others did, and finish what waits if the way is free."""
+        self._refresh()
+        if not self._session.read_only:
+            self._eraser.try_complete()
+
+    def _known_slots(self, ids: list[Id]) -> list[int]:
+        found = rows.locate(self._session.connection, ids)
+        missing = [id for id, slot in zip(ids, found, strict=True) if slot is None]
+        if missing:
+            raise UnknownIdError(
+                f"ids: expected ids that are in the store, got {missing[0]!r}, which is not ({len(missing)} are not)"
+            )
+        return [slot for slot in found if slot is not None]
+
+    def _empty_long_log(self) -> None:
+        if self._session.checkpointer.wal_size() > _LOG_LIMIT:
+            self._eraser.scrub_if_free()
+
+    def close(self) -> None:
+        """Finish what can be finished, and close. Safe to call twice."""
+        with self._session.guard:
+            if not self._session.closed and not self._session.read_only:
+                self._eraser.try_complete()
+                self._reserve.release()
+            self._session.close()
+            if self._lock is not None:
+                self._lock.release()
+
+    def __enter__(self: _Self) -> _Self:
+        """Return itself; the store is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Where, how many, which kind."""
+        state = "closed" if self._session.closed else f"{self._session.row.digest.count} records"
+        return f"<Store {self.path}: {state}, dim={self.dim}, metric={self.metric!r}>"

@@ -1,0 +1,155 @@
+"""`verify` against a live store: the checks that need its tables and its files."""
+
+from __future__ import annotations
+
+import numpy.typing as npt
+
+from ..errors import KeysError, MissingDependencyError
+from ..forgetting.keys import AuditKey
+from ..forgetting.multiset import MultisetHash
+from ..forgetting.receipts import Receipt
+from ..forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
+from ..forgetting.verify import Verification, chain_keys, verify_chain, verify_receipt
+from ..vectors import as_vectors
+from . import rows
+from .checkpoint import BusyError
+from .erasing import living
+from .files import FileSource
+from .ids import Id
+from .ledger import Ledger
+from .pages import scrub, wal_state
+from .session import Session
+
+__all__ = ["verify_live"]
+
+_PART = 2000
+
+
+def verify_live(
+    session: Session,
+    ledger: Ledger,
+    receipt: Receipt,
+    ids: list[Id],
+    subject: str | None,
+    vectors: npt.ArrayLike | None,
+    dim: int,
+) -> Verification:
+    """All checks; the caller holds the guard."""
+    chain = ledger.chain()
+    report = verify_receipt(receipt, chain_keys(chain).values())
+    _check_chain(report, receipt, chain)
+    if receipt.kind != "erasure":
+        return report
+    audit = _audit_key(report, ledger, receipt)
+    _check_rows(report, session, receipt, audit)
+    _check_unused(report, session)
+    if audit is not None and (ids or subject is not None):
+        _check_about(report, receipt, audit, ids, subject)
+    needles = [needle for id in ids for needle in id_needles(id)]
+    needles += [] if subject is None else text_needles(subject, "subject")
+    if vectors is not None:
+        needles += [needle for vector in as_vectors(vectors, dim) for needle in vector_needles(vector)]
+    if needles:
+        _check_residue(report, session, needles)
+    return report
+
+
+def _check_chain(report: Verification, receipt: Receipt, chain: list[Receipt]) -> None:
+    whole = verify_chain(chain)
+    if not whole:
+        report.add("chain", False, whole["signature"].detail)
+    elif receipt.sequence >= len(chain) or chain[receipt.sequence] != receipt:
+        report.add("chain", False, f"the store's chain has {len(chain)} receipts, and this is not one of them")
+    else:
+        report.add("chain", True, f"receipt {receipt.sequence} of {len(chain)}, all linked and signed")
+
+
+def _audit_key(report: Verification, ledger: Ledger, receipt: Receipt) -> AuditKey | None:
+    try:
+        key = ledger.keys.audit_keys.get(receipt["audit_key"])
+    except (KeysError, MissingDependencyError) as error:
+        report.add("audit key", None, f"without it nothing can be said about ids and digests ({error})")
+        return None
+    if key is None:
+        report.add("audit key", None, f"key {receipt['audit_key']} was given up: its tags mean nothing any more")
+    return key
+
+
+def _check_rows(report: Verification, session: Session, receipt: Receipt, audit: AuditKey | None) -> None:
+    """One pass over all records: is an erased one back, and do they give the digest that is kept?"""
+    erased = frozenset(receipt["erased"])
+    erased_subject = receipt["asked"].get("subject")
+    fresh = MultisetHash(session.row.digest.configuration)
+    back = 0
+    row = 0
+    while part := rows.read_from_row(session.connection, row, _PART):
+        fresh.add(record.encoding() for record in part)
+        if audit is not None:
+            for record in part:
+                same_subject = record.subject is not None and audit.tag_subject(record.subject) == erased_subject
+                back += same_subject or audit.tag_id(record.id) in erased
+        row = part[-1].row + 1
+    kept, made = session.row.digest.digest(), fresh.digest()
+    if kept == made:
+        report.add("digest", True, "the rows give the digest that is kept")
+    else:
+        report.add("digest", False, f"expected {kept}, the rows give {made}")
+    if audit is None:
+        return
+    if back:
+        report.add("absent", False, f"{back} records of these ids or of this subject are in the store")
+    else:
+        report.add("absent", True, f"none of the {receipt.records} erased records is in the store")
+    writes = session.row.version - receipt["version"]
+    if writes:
+        report.add("digest after", None, f"the store has been written to {writes} times since")
+    elif audit.tag_digest(made) == receipt["digest"]["after"]:
+        report.add("digest after", True, "the rows give the digest that the receipt names")
+    else:
+        report.add("digest after", False, "the rows give another digest than the receipt names")
+
+
+def _check_unused(report: Verification, session: Session) -> None:
+    """No unused part of a page holds anything. Only with an empty log do the pages in the file count."""
+    if wal_state(session.files.wal, with_pages=False).size:
+        if session.read_only:
+            report.add("unused bytes", None, "the writer's log is not empty; only the writer can tell")
+            return
+        try:
+            session.checkpointer.run(0.0)
+        except BusyError as error:
+            report.add("unused bytes", None, f"the log could not be emptied ({error})")
+            return
+    dirty = scrub(session.raw, session.page_size, dry=True)
+    pages = session.raw.size // session.page_size
+    if dirty:
+        report.add("unused bytes", False, f"{len(dirty)} of {pages} pages hold something in their unused parts")
+    else:
+        report.add("unused bytes", True, f"{pages} pages, none with anything in its unused parts")
+
+
+def _check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: list[Id], subject: str | None) -> None:
+    """Whether the receipt is about these ids, and this subject."""
+    erased = frozenset(receipt["erased"])
+    strangers = [id for id in ids if audit.tag_id(id) not in erased]
+    wrong = subject is not None and audit.tag_subject(subject) != receipt["asked"].get("subject")
+    if strangers:
+        report.add("about", False, f"{len(strangers)} of {len(ids)} ids are not in it, the first: {strangers[0]!r}")
+    elif wrong:
+        report.add("about", False, f"it is not about the subject {subject!r}")
+    else:
+        report.add("about", True, "it is about what was given")
+
+
+def _check_residue(report: Verification, session: Session, needles: list[Needle]) -> None:
+    sources = [FileSource(path) for path in session.files.searchable()]
+    found = search(sources, needles, living(session))
+    total = sum(found.searched.values())
+    searched = f"{found.patterns} patterns in {total:,} bytes of {len(found.searched)} files"
+    searched += f" ({found.plain} too plain to tell)" if found.plain else ""
+    if found.clean:
+        report.add("residue", True, f"nothing found of {searched}")
+    else:
+        first = found.findings[0]
+        where = f"{first.label} in {first.source} at byte {first.offset}"
+        report.add("residue", False, f"{len(found.findings)} found of {searched}; the first: {where}")

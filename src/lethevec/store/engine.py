@@ -1,0 +1,115 @@
+"""What the store asks of the index in memory, and how it gets one from its configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, LethevecError, ParameterError
+from ..index import Index
+
+__all__ = ["Engine", "Factory", "Found", "IndexFactory", "new_configuration", "read_configuration"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+
+class Found(Protocol):
+    """A search's result: ids (n, k), -1 where there are fewer than k; distances (n, k), +inf there."""
+
+    @property
+    def ids(self) -> I64:
+        """The numbers that `add` was given."""
+        ...
+
+    @property
+    def distances(self) -> F32:
+        """Ascending in each line; ties by ascending id."""
+        ...
+
+
+class Engine(Protocol):
+    """An index in memory whose answers depend on its configuration and its records alone."""
+
+    def add(self, vectors: F32, ids: I64) -> object:
+        """Add records."""
+        ...
+
+    def update(self, vectors: F32, ids: I64) -> object:
+        """Replace the vectors of records."""
+        ...
+
+    def forget(self, ids: I64) -> object:
+        """Forget records."""
+        ...
+
+    def search(
+        self, queries: F32, k: int, *, effort: float = ..., threads: int = ..., allow: I64 | None = ...
+    ) -> Found:
+        """The k nearest, among `allow` only if it is given."""
+        ...
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        ...
+
+    def __contains__(self, id: object) -> bool:
+        """Whether there is a record with this id."""
+        ...
+
+
+class Factory(Protocol):
+    """How a store gets its engine: the configuration is a JSON object in a text, kept and hashed as it is."""
+
+    def describe(self, dim: int, metric: str, options: dict[str, Any]) -> str:
+        """The configuration of a new store, every default filled in; what cannot be is refused."""
+        ...
+
+    def make(self, configuration: str) -> Engine:
+        """An empty engine of that configuration."""
+        ...
+
+
+class IndexFactory:
+    """The real index."""
+
+    def describe(self, dim: int, metric: str, options: dict[str, Any]) -> str:
+        """As `Index` describes itself, so that a later change of its defaults changes no store."""
+        return Index(dim, metric, **options).config.canonical().decode()
+
+    def make(self, configuration: str) -> Engine:
+        """An index made anew from its description; one that would not be the same is refused."""
+        try:
+            fields = json.loads(configuration)
+            fields.pop("gain_follows", None)  # follows from the others
+            params = dict(fields.pop("params"))
+            index = Index(**fields, **params)
+        except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
+        if index.config.canonical().decode() != configuration:
+            raise FormatError(f"expected a configuration that this version has, got {configuration[:200]}")
+        return index
+
+
+def new_configuration(factory: Factory, dim: int | None, metric: str | None, options: dict[str, Any] | None) -> str:
+    """The configuration of a new store."""
+    if dim is None:
+        raise ParameterError("dim: expected the number of dimensions to create a new store, got None")
+    return factory.describe(dim, "cosine" if metric is None else metric, options or {})
+
+
+def read_configuration(text: str, path: object) -> dict[str, Any]:
+    """The configuration's fields; a family's own parameters beside the others."""
+    try:
+        fields = json.loads(text)
+        flat = {**fields, **dict(fields.pop("params", []))}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"{path}: expected the configuration as a JSON object, got something else ({error})"
+        ) from None
+    if not isinstance(flat.get("dim"), int) or not isinstance(flat.get("metric"), str):
+        raise FormatError(f"{path}: expected dim and metric in the configuration, got {text[:200]}")
+    return flat

@@ -1,0 +1,173 @@
+"""The files of a store, and raw access to them beside SQLite.
+
+| file | what it is |
+|---|---|
+| `people.lethe` | the SQLite database: records, receipts |
+| `people.lethe-wal`, `-shm` | SQLite's write-ahead log, empty after a forget, and its index (page numbers only) |
+| `people.lethe-lock` | whose lock keeps a second writer out |
+| `people.lethe-reserve` | a megabyte of zeros while a writer is there (see `reserve`) |
+| `people.lethe-keys` | the keys, unless they are kept elsewhere |
+
+**Why raw descriptors are shared and kept.** POSIX drops all locks that a process has on a file when it closes *any*
+descriptor of it. SQLite holds such locks on the database, so a careless open, read and close of it beside SQLite would
+take them away. Here each database has one entry per process, whose descriptors are closed only when the last store on
+it has closed its connection.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import FileError
+
+__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file", "sync_folder"]
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """The names, all made from the path of the database."""
+
+    database: Path
+
+    @property
+    def wal(self) -> Path:
+        """SQLite's write-ahead log."""
+        return self._beside("-wal")
+
+    @property
+    def lock(self) -> Path:
+        """The writer's lock."""
+        return self._beside("-lock")
+
+    @property
+    def keys(self) -> Path:
+        """Where the keys are unless they are kept apart."""
+        return self._beside("-keys")
+
+    @property
+    def reserve(self) -> Path:
+        """A little space for a full disk, while a writer is there."""
+        return self._beside("-reserve")
+
+    @property
+    def building(self) -> Path:
+        """A new database until it is complete."""
+        return self._beside("-new")
+
+    def searchable(self) -> list[Path]:
+        """Every file that could hold a record, as far as they exist. SQLite's `-shm` holds page numbers only."""
+        names = ("", "-wal", "-journal", "-new", "-new-journal", "-reserve", "-lock", "-keys", "-keys.new")
+        return [path for path in (self._beside(name) for name in names) if path.exists()]
+
+    def _beside(self, suffix: str) -> Path:
+        return self.database.with_name(self.database.name + suffix)
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self.users = 0
+        self.descriptors: dict[int, int] = {}  # by open flags
+
+
+_entries: dict[tuple[int, int], _Entry] = {}
+_guard = threading.Lock()
+
+
+class RawFile:
+    """A database's bytes beside SQLite. Make it before the connection, `close` it after."""
+
+    def __init__(self, path: Path, *, writable: bool = False) -> None:
+        """Open the file; a missing one is a `FileError`."""
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        with _guard:
+            try:
+                status = os.stat(path)
+                self._key = (status.st_dev, status.st_ino)
+                entry = _entries.get(self._key) or _Entry()
+                if flags not in entry.descriptors:
+                    entry.descriptors[flags] = os.open(path, flags)
+            except OSError as error:
+                raise FileError(f"{path}: could not be opened: {error}") from error
+            _entries[self._key] = entry
+            entry.users += 1
+            self._descriptor = entry.descriptors[flags]
+        self.path = path
+        self._open = True
+
+    def close(self) -> None:
+        """Give the file up; its descriptors are closed with its last user."""
+        if not self._open:
+            return
+        self._open = False
+        with _guard:
+            entry = _entries[self._key]
+            entry.users -= 1
+            if entry.users == 0:
+                for descriptor in entry.descriptors.values():
+                    os.close(descriptor)
+                del _entries[self._key]
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset: fewer than `length` only at the end."""
+        return os.pread(self._descriptor, length, offset)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Overwrite bytes."""
+        while data:
+            written = os.pwrite(self._descriptor, data, offset)
+            data, offset = data[written:], offset + written
+
+    def sync(self) -> None:
+        """Wait until the disk has it."""
+        sync_file(self._descriptor)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A file for the residue search, read without disturbing the locks of a store that this process has open."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What findings call it."""
+        return self.path.name
+
+    def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """The content, in order."""
+        raw = RawFile(self.path)
+        try:
+            offset = 0
+            while block := raw.read(offset, size):
+                yield offset, block
+                offset += len(block)
+        finally:
+            raw.close()
+
+
+def sync_file(descriptor: int) -> None:
+    """Wait until the disk has it; on macOS also until the drive has emptied its own cache."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        fcntl.fcntl(descriptor, full)
+    else:
+        os.fsync(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a created, renamed or removed name durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,122 @@
+"""The index in memory as a mirror of the tables: loaded at open, and brought up to date when another process wrote.
+
+Reading is in parts, each a short transaction of its own, so that a loading reader does not hold up anybody's erasure.
+What changes between two parts is caught at the end. Slots are never used twice, so everything new has a slot above the
+last one read; `removals` names the buckets of slots from which something went; and the number of records must agree.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, InputError
+from ..progress import Progress
+from .engine import Engine
+from .rows import BUCKET, to_arrays
+from .schema import StoreRow, read_store_row
+
+__all__ = ["Mirror"]
+
+I64 = npt.NDArray[np.int64]
+_PART = 8192
+
+
+class Mirror:
+    """The engine, and for readers the slot and row of every record in it, by ascending slot."""
+
+    def __init__(self, engine: Engine, dim: int, path: Path, *, follow: bool) -> None:
+        """An empty mirror; `follow` for readers, which must notice what others do."""
+        self.engine = engine
+        self._dim = dim
+        self._path = path
+        self._follow = follow
+        self._last_slot = 0
+        self._version = 0
+        self._slots: I64 = np.empty(0, dtype=np.int64)
+        self._rows: I64 = np.empty(0, dtype=np.int64)
+
+    def refresh(self, connection: sqlite3.Connection, expected: int) -> StoreRow:
+        """Bring the engine to the present state of the tables; the `store` row that it now agrees with."""
+        had = self._last_slot
+        with Progress(expected or None, "loading", unit="records") as progress:
+            while True:
+                self._read_new(connection, progress)
+                connection.execute("BEGIN")
+                try:
+                    row = read_store_row(connection, self._path)
+                    complete = not self._newer(connection)
+                    present = self._present(connection) if complete and self._follow else {}
+                finally:
+                    connection.execute("ROLLBACK")
+                if not complete:
+                    continue
+                if present:
+                    self._drop_missing(present, self._rows[np.searchsorted(self._slots, had, side="right") :])
+                self._version = row.version
+                held = len(self.engine)
+                if held != row.digest.count:
+                    raise FormatError(
+                        f"{self._path}: expected {row.digest.count} records, got {held}: the file is damaged"
+                    )
+                return row
+
+    def _read_new(self, connection: sqlite3.Connection, progress: Progress) -> None:
+        sql = (
+            "SELECT v.slot, r.row, v.vector FROM vectors AS v JOIN records AS r ON r.slot = v.slot "
+            "WHERE v.slot > ? ORDER BY v.slot LIMIT ?"
+        )
+        fresh = len(self.engine) == 0
+        slots_read, rows_read = [self._slots], [self._rows]
+        while part := connection.execute(sql, (self._last_slot, _PART)).fetchall():
+            numbers, row_values, blobs = zip(*part, strict=True)
+            rows, vectors = to_arrays(row_values, blobs, self._dim, self._path)
+            known = np.zeros(len(rows), np.bool_)
+            if not fresh:
+                known[:] = [row in self.engine for row in row_values]
+            try:
+                if known.any():
+                    self.engine.update(vectors[known], ids=rows[known])
+                if not known.all():
+                    self.engine.add(vectors[~known], ids=rows[~known])
+            except InputError as error:  # it took them once, so the file has changed since
+                raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
+            slots_read.append(np.array(numbers, dtype=np.int64))
+            rows_read.append(rows)
+            self._last_slot = numbers[-1]
+            progress.advance(len(part))
+        if self._follow and len(slots_read) > 1:
+            self._slots, self._rows = np.concatenate(slots_read), np.concatenate(rows_read)
+
+    def _newer(self, connection: sqlite3.Connection) -> bool:
+        sql = "SELECT 1 FROM vectors WHERE slot > ? LIMIT 1"
+        return connection.execute(sql, (self._last_slot,)).fetchone() is not None
+
+    def _present(self, connection: sqlite3.Connection) -> dict[int, I64]:
+        """The slots that are left in each bucket from which something went."""
+        changed = connection.execute("SELECT bucket FROM removals WHERE version > ?", (self._version,)).fetchall()
+        sql = "SELECT slot FROM records WHERE slot >= ? AND slot < ? ORDER BY slot"
+        present = {}
+        for (bucket,) in changed:
+            found = connection.execute(sql, (bucket * BUCKET, (bucket + 1) * BUCKET)).fetchall()
+            present[bucket] = np.fromiter((slot for (slot,) in found), dtype=np.int64, count=len(found))
+        return present
+
+    def _drop_missing(self, present: dict[int, I64], just_read: I64) -> None:
+        """Forget what is gone. A replaced record has an old slot that is gone and a new one, read just now: it stays."""
+        places = [self._gone(bucket, slots) for bucket, slots in present.items()]
+        gone = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
+        rows = self._rows[gone]
+        self._slots, self._rows = np.delete(self._slots, gone), np.delete(self._rows, gone)
+        rows = rows[~np.isin(rows, just_read)]
+        if len(rows):
+            self.engine.forget(rows)
+
+    def _gone(self, bucket: int, present: I64) -> I64:
+        """Where in our arrays the slots of a bucket stand that are no longer in it."""
+        start, end = np.searchsorted(self._slots, [bucket * BUCKET, (bucket + 1) * BUCKET]).tolist()
+        places: I64 = start + np.flatnonzero(~np.isin(self._slots[start:end], present))
+        return places

@@ -1,0 +1,238 @@
+// The kernels of the index: scan, disagreements, hamming, sums and keystream. Where a kernel's answer is whole numbers, the
+// scalar kernel is held against the definition too.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agreement.h"
+
+namespace agreement {
+
+using namespace lethevec;
+using Isas = std::vector<std::string>;
+
+// A query for records of `bytes` bytes, and `blocks` blocks of records.
+struct ScanProblem {
+    int64_t bytes, blocks;
+    std::vector<uint8_t> tables, codes;
+    std::vector<float> norms;
+    std::vector<uint32_t> masks;
+    std::vector<uint16_t> scores;  // by definition, a bit at a time
+    ScanQuery query;
+
+    ScanProblem(int64_t bytes_, int64_t blocks_, Random& random) : bytes(bytes_), blocks(blocks_) {
+        std::vector<int32_t> weights(static_cast<size_t>(bytes * 8));
+        std::vector<uint8_t> signs(static_cast<size_t>(bytes));
+        random.fill(signs);
+        // Every chunk's weights add up to 255, the most that they may.
+        for (int64_t from = 0; from < bytes * 8; from += CHUNK_BYTES * 8) {
+            const int64_t count = std::min(CHUNK_BYTES * 8, bytes * 8 - from);
+            for (int k = 0; k < 255; ++k) ++weights[static_cast<size_t>(from + random.below(random.below(2) ? count : 8))];
+        }
+        tables.resize(static_cast<size_t>(bytes * 32));
+        const auto part = [&](int64_t j, bool set) {
+            return set == ((signs[static_cast<size_t>(j / 8)] >> (j % 8) & 1) != 0) ? weights[static_cast<size_t>(j)] : 0;
+        };
+        for (int64_t group = 0; group < 2 * bytes; ++group)
+            for (int pattern = 0; pattern < 16; ++pattern) {
+                int32_t sum = 0;
+                for (int b = 0; b < 4; ++b) sum += part(group * 4 + b, pattern >> b & 1);
+                tables[static_cast<size_t>(group * 16 + pattern)] = static_cast<uint8_t>(sum);
+            }
+        int32_t half = 0;
+        for (const int32_t w : weights) half += w;
+        // Of the codes, some are the query's own and some its opposite: the highest and the lowest score there can be.
+        codes.resize(static_cast<size_t>(blocks * bytes * BLOCK));
+        norms.resize(static_cast<size_t>(blocks * BLOCK));
+        scores.resize(norms.size());
+        random.fill(codes);
+        for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+            const int64_t what = random.below(10);
+            int32_t score = 0;
+            for (int64_t g = 0; g < bytes; ++g) {
+                uint8_t& byte = codes[static_cast<size_t>(((row / BLOCK) * bytes + g) * BLOCK + row % BLOCK)];
+                const uint8_t own = signs[static_cast<size_t>(g)];
+                if (what < 2) byte = what ? own : static_cast<uint8_t>(~own);
+                for (int b = 0; b < 8; ++b) score += part(g * 8 + b, byte >> b & 1);
+            }
+            scores[static_cast<size_t>(row)] = static_cast<uint16_t>(score);
+            norms[static_cast<size_t>(row)] = std::fabs(random.below(3) ? random.number() : random.wild(58));
+        }
+        masks.resize(static_cast<size_t>(blocks));
+        for (uint32_t& mask : masks) {
+            const int64_t kind = random.below(4);
+            mask = kind == 0 ? 0 : kind == 1 ? ~0u : static_cast<uint32_t>(random.word());
+        }
+        query = {tables.data(), bytes, half, std::fabs(random.number()) * 0.01f};
+    }
+
+    // The key of a row, rounded after every operation whatever the compiler's habits.
+    float key(KeyKind kind, int64_t row) const {
+        const float norm = norms[static_cast<size_t>(row)];
+        const auto estimate = static_cast<float>(2 * scores[static_cast<size_t>(row)] - query.half);
+        if (kind == KEY_SCORE) return static_cast<float>(scores[static_cast<size_t>(row)]);
+        if (kind == KEY_IP) return norm * estimate;
+        const volatile float scaled = estimate * query.gain;
+        const volatile float difference = scaled - norm;
+        return norm * difference;
+    }
+};
+
+// Thresholds that every row reaches, that none does, and those of a row, which it just reaches or just misses.
+inline float threshold_for(const ScanProblem& problem, KeyKind kind, Random& random) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float key = problem.key(kind, random.below(problem.blocks * BLOCK));
+    switch (random.below(8)) {
+        case 0: return -infinity;
+        case 1: return infinity;
+        case 2: return kind == KEY_SCORE ? static_cast<float>(problem.query.half + random.below(2)) : 0.0f;
+        case 3: return std::nextafterf(key, infinity);
+        case 4: return std::nextafterf(key, -infinity);
+        default: return key;
+    }
+}
+
+inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kind, float threshold) {
+    const int64_t blocks = problem.blocks;
+    const auto what = [&] {
+        const std::string sizes = text("scan: bytes, blocks, kind", {problem.bytes, blocks, kind});
+        return sizes + ", threshold " + std::to_string(threshold);
+    };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto rows = room<uint32_t>(blocks * BLOCK);
+        auto scores = room<uint16_t>(blocks * BLOCK);
+        auto norms = room<float>(blocks * BLOCK);
+        const int64_t count =
+            kernels.scan(problem.query, kind, problem.codes.data(), problem.norms.data(), problem.masks.data(), blocks,
+                         threshold, {rows.data(), scores.data(), norms.data()});
+        int64_t at = 0;
+        bool right = true;
+        for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+            if (!(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
+            if (!(problem.key(kind, row) >= threshold)) continue;
+            const auto i = static_cast<size_t>(at++);
+            right = right && at <= count && rows[i] == row && scores[i] == problem.scores[static_cast<size_t>(row)];
+        }
+        expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
+        return Answer().add(rows).add(scores).add(norms);
+    });
+}
+
+inline void check_scans(const Isas& isas, int64_t bytes, int64_t blocks, int thresholds) {
+    Random random{static_cast<uint64_t>(bytes * 100 + blocks)};
+    const ScanProblem problem(bytes, blocks, random);
+    for (const KeyKind kind : {KEY_SCORE, KEY_IP, KEY_L2})
+        for (int k = 0; k < thresholds; ++k) check_scan(isas, problem, kind, threshold_for(problem, kind, random));
+}
+
+inline void check_disagreements(const Isas& isas, int64_t words, int64_t n) {
+    Random random{static_cast<uint64_t>(7000 + words * 50 + n)};
+    std::vector<uint32_t> query(static_cast<size_t>(words)), all(static_cast<size_t>(3 * n * (words + 1)));
+    std::vector<uint8_t> weights(static_cast<size_t>(words * 32));
+    random.fill(query);
+    random.fill(all);
+    random.fill(weights);
+    // One that differs in every bit.
+    if (n > 0)
+        for (size_t i = 0; i < query.size(); ++i) all[1 + i] = ~query[i];
+    std::vector<const uint32_t*> tails;
+    for (int64_t i = 0; i < n; ++i) tails.push_back(all.data() + (i == 2 ? 0 : random.below(3 * n) * (words + 1)));
+    const auto what = [=] { return text("disagreements: words, n", {words, n}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto out = room<uint32_t>(n);
+        auto factors = room<float>(n);
+        kernels.disagreements(tails.data(), n, query.data(), weights.data(), words, out.data(), factors.data());
+        for (int64_t i = 0; i < n; ++i) {
+            uint32_t sum = 0;
+            for (int64_t j = 0; j < words * 32; ++j)
+                if ((tails[static_cast<size_t>(i)][1 + j / 32] ^ query[static_cast<size_t>(j / 32)]) >> (j % 32) & 1)
+                    sum += weights[static_cast<size_t>(j)];
+            expect(out[static_cast<size_t>(i)] == sum, std::string(kernels.name) + " is not by the definition: " + what());
+        }
+        return Answer().add(out).add(factors);
+    });
+}
+
+inline void check_hamming(const Isas& isas, int64_t words, int64_t n) {
+    Random random{static_cast<uint64_t>(9000 + words * 10 + n)};
+    std::vector<uint64_t> query(static_cast<size_t>(words)), codes(static_cast<size_t>(words * n));
+    random.fill(query);
+    random.fill(codes);
+    // The last differs in every bit, so that the counts are as large as they get.
+    for (int64_t i = 0; i < words; ++i) codes[static_cast<size_t>((n - 1) * words + i)] = ~query[static_cast<size_t>(i)];
+    const auto what = [=] { return text("hamming: words, n", {words, n}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto out = room<uint32_t>(n);
+        kernels.hamming(query.data(), codes.data(), words, n, out.data());
+        for (int64_t row = 0; row < n; ++row) {
+            uint32_t bits = 0;
+            const uint64_t* code = codes.data() + row * words;
+            for (int64_t i = 0; i < words; ++i)
+                for (uint64_t x = query[static_cast<size_t>(i)] ^ code[i]; x; x &= x - 1) ++bits;
+            expect(out[static_cast<size_t>(row)] == bits, std::string(kernels.name) + " is not by the definition: " + what());
+        }
+        return Answer().add(out);
+    });
+}
+
+// Sums of floats: dot, squared_distance and norms.
+inline void check_sums(const Isas& isas, int64_t d, bool wild) {
+    Random random{static_cast<uint64_t>(11000 + 2 * d + wild)};
+    const int64_t n = 1 + random.below(5);
+    std::vector<float> a(static_cast<size_t>(d)), b(static_cast<size_t>(n * d));
+    for (float& v : a) v = wild ? random.wild(58) : random.number();
+    for (float& v : b) v = wild ? random.wild(58) : random.number();
+    agree(isas, [=] { return text("dot, squared_distance, norms: d, wild", {d, wild}); }, [&](const Kernels& kernels) {
+        auto norms = room<double>(n);
+        kernels.norms(b.data(), d, n, norms.data());
+        std::vector<float> sums;
+        for (int64_t row = 0; row < n; ++row) {
+            sums.push_back(kernels.dot(a.data(), b.data() + row * d, d));
+            sums.push_back(kernels.squared_distance(a.data(), b.data() + row * d, d));
+            double square = 0.0;
+            const float* x = b.data() + row * d;
+            for (int64_t j = 0; j < d; ++j) square += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+            expect(std::fabs(norms[static_cast<size_t>(row)] - std::sqrt(square)) <= 1e-12 * std::sqrt(square),
+                   text(kernels.name, {d}) + ": a norm is wrong");
+        }
+        return Answer().add(norms).add(sums);
+    });
+}
+
+inline void check_expand(const Isas& isas) {
+    Random random{13000};
+    std::vector<std::vector<uint8_t>> keys(40, std::vector<uint8_t>(32));
+    for (auto& key : keys) random.fill(key);
+    agree(isas, [] { return std::string("expand"); }, [&](const Kernels& kernels) {
+        std::vector<uint16_t> once(1024 + 16), sums = room<uint16_t>(1024);
+        // RFC 8439, A.1, test vectors 1 and 2: the first word of blocks 0 and 1 for a key of zeros.
+        kernels.expand(std::vector<uint8_t>(32).data(), once.data());
+        expect(once[0] == 0xb876 && once[1] == 0xade0 && once[2] == 0x079f && once[3] == 0xbee7,
+               std::string(kernels.name) + ": not the keystream of the RFC");
+        for (const auto& key : keys) kernels.expand(key.data(), sums.data());
+        return Answer().add(once).add(sums);
+    });
+}
+
+inline void check_search_kernels(const Isas& isas) {
+    for (int64_t bytes = 1; bytes <= 40; ++bytes)
+        for (int64_t blocks = 1; blocks <= 40; ++blocks) check_scans(isas, bytes, blocks, 2);
+    // Scores above 2^15, where a signed comparison would fail, and up to the 2^16 - 1 of 257 chunks.
+    for (const int64_t bytes : {64, 2064, 4112}) check_scans(isas, bytes, 5, 8);
+    for (int64_t words = 0; words <= 12; ++words)
+        for (const int64_t n : {0, 1, 2, 3, 16, 17, 40}) check_disagreements(isas, words, n);
+    for (const int64_t words : {24, 64, 255}) check_disagreements(isas, words, 5);
+    for (int64_t words = 1; words <= 40; ++words)
+        for (int64_t n = 1; n <= 9; ++n) check_hamming(isas, words, n);
+    // Sums of bytes must be emptied before they overflow.
+    for (const int64_t words : {123, 124, 125, 128, 129, 250, 1024})
+        for (const int64_t n : {1, 4, 6}) check_hamming(isas, words, n);
+    for (int64_t d = 1; d <= 300; d += d < 70 ? 1 : 13)
+        for (const bool wild : {false, true}) check_sums(isas, d, wild);
+    for (const int64_t d : {384, 784, 1536, 4096}) check_sums(isas, d, true);
+    check_expand(isas);
+}
+
+}  // namespace agreement

@@ -1,0 +1,121 @@
+"""kill -9 at random points of adds, updates and forgets, in a real process: 20 times, or as LETHEVEC_KILLS says.
+
+After each kill: what was acknowledged is there, what was under way is there as a whole or not at all, every
+acknowledged forget has its receipt, erasures are complete once the store is opened again, and no file has a byte of
+what is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lethevec.forgetting.verify import verify_chain
+from lethevec.store import Store
+from lethevec.store import open as open_store
+
+from .conftest import account, find_leftovers
+from .crash_worker import DIM, vector
+
+KILLS = int(os.environ.get("LETHEVEC_KILLS", "20"))
+WORKER = Path(__file__).with_name("crash_worker.py")
+
+
+def run_and_kill(path: Path, seed: int, state: Path, after: float) -> list[list]:
+    """Let a worker write for so many seconds, kill it, and return what it said."""
+    command = [sys.executable, str(WORKER), str(path), str(seed), str(state)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        lines = [worker.stdout.readline()]
+        assert json.loads(lines[0])[0] == "open"
+        time.sleep(after)
+        assert worker.poll() is None, "the worker must not stop by itself"
+        worker.kill()
+        lines += worker.stdout.readlines()
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def apply(operation: dict, live: dict[str, int], gone: set[int]) -> None:
+    """What an operation does to the expected records; numbers of vectors that left go to `gone`."""
+    if operation["do"] == "forget":
+        for id in operation["ids"]:
+            gone.add(live.pop(id))
+    else:
+        for id, number in operation["records"].items():
+            if id in live:
+                gone.add(live[id])
+            live[id] = number
+
+
+def held(db: Store) -> dict[str, int]:
+    """What the store holds, each record checked to be whole."""
+    found = {}
+    for record in db:
+        number = record.payload["n"]
+        assert np.array_equal(record.vector, vector(number)), "half a record"
+        found[record.id] = number
+    return found
+
+
+def test_kill_9(tmp_path: Path):
+    choose = random.Random(12)
+    folder = tmp_path / "store"
+    folder.mkdir()
+    path, state = folder / "s.lethe", tmp_path / "state.json"
+    live: dict[str, int] = {}
+    gone: set[int] = set()
+    receipts = 0
+    interrupted = {"add": 0, "update": 0, "forget": 0}
+    pending_found = 0
+    with open_store(path, DIM, "l2"):
+        pass
+    for kill in range(KILLS):
+        state.write_text(json.dumps(live))
+        said = run_and_kill(path, kill, state, choose.uniform(0.0, 0.25))
+        under_way = None
+        for kind, operation in said[1:]:
+            under_way = operation if kind == "begin" else None
+            if kind == "done":
+                apply(operation, live, gone)
+                receipts += operation["do"] == "forget"
+        with open_store(path) as db:
+            now = held(db)
+            if under_way is not None:
+                interrupted[under_way["do"]] += 1
+                attempted, also_gone = dict(live), set(gone)
+                apply(under_way, attempted, also_gone)
+                if now == attempted:
+                    live, gone = attempted, also_gone
+                    receipts += under_way["do"] == "forget"
+            assert now == live, f"kill {kill}, during {under_way and under_way['do']}"
+            assert len(db) == len(live)
+            assert db.pending_erasures() == 0
+            erasures = db.receipts()
+            assert len(erasures) == receipts
+            pending_found += any(r["residue"]["records"] == 0 for r in erasures[-1:])
+            assert verify_chain(db.receipts(all_kinds=True))
+            assert find_leftovers(folder, vectors=[vector(n) for n in sorted(gone)[-400:]]) == []
+            assert account(path) == {}
+            if live:
+                id, number = choose.choice(sorted(live.items()))
+                assert db.search(vector(number), k=1).ids.tolist() == [[id]]
+            if erasures and kill % 5 == 4:
+                assert db.verify(erasures[-1])
+                fresh = tmp_path / f"fresh-{kill}"
+                fresh.mkdir()
+                with open_store(fresh / "f", DIM, "l2") as other:
+                    other.add(
+                        [vector(n) for n in live.values()], ids=list(live), payloads=[{"n": n} for n in live.values()]
+                    )
+                    assert other.digest() == db.digest()
+    print(
+        f"{KILLS} kills, in the middle of {interrupted}; {pending_found} erasures completed at open; {len(gone)} gone"
+    )
+    assert sum(interrupted.values()) >= KILLS // 4, "kills must hit operations, or this shows nothing"

@@ -1,0 +1,41 @@
+"""Stores written by earlier versions open, answer and verify for ever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lethevec.store import open as open_store
+
+from .golden.make import vectors
+
+FOLDERS = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if path.name.startswith("v"))
+
+
+def test_there_is_one_for_each_version():
+    from lethevec.store.schema import VERSION
+
+    assert [path.name for path in FOLDERS] == [f"v{version}" for version in range(1, VERSION + 1)]
+
+
+@pytest.mark.parametrize("golden", FOLDERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_opens_answers_and_verifies(tmp_path: Path, golden: Path, read_only: bool):
+    folder = tmp_path / "copy"
+    shutil.copytree(golden, folder)
+    expected = json.loads((golden / "expected.json").read_text())
+    with open_store(folder / "golden.lethe", read_only=read_only) as db:
+        assert db.digest() == expected["digest"]
+        assert [record.id for record in db] == expected["ids"]
+        assert db.search(vectors(), k=3).ids.tolist() == expected["nearest"]
+        assert [receipt.to_json() for receipt in db.receipts()] == expected["receipts"]
+        for receipt in expected["receipts"]:
+            report = db.verify(receipt)
+            assert report, str(report)
+            assert report["absent"].passed
+            assert report["digest"].passed
+        if not read_only:
+            assert db.verify(db.forget([1]))

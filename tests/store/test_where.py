@@ -1,0 +1,184 @@
+"""Filters: SQL's answer equals a plain Python reading of the rules, inside the search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethevec.errors import ParameterError
+from lethevec.store import open as open_store
+
+VALUES = [None, True, False, 0, 1, 1.0, 2, -1.5, 10**20, "1", "", "a", "b", "é", "true", [1], {"x": 1}]
+FIELDS = ["a", "b", "a.x", "c d", "é"]
+
+
+def lookup(payload, field):
+    """(is there, value)."""
+    value = payload
+    for part in field.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value
+
+
+def kind(value):
+    return "bool" if isinstance(value, bool) else "number" if isinstance(value, int | float) else type(value).__name__
+
+
+def compare(there, value, name, operand) -> bool:
+    equal = there and kind(value) == kind(operand) and value == operand
+    if name == "$eq":
+        return equal
+    if name == "$ne":
+        return not equal
+    if name == "$in":
+        return any(compare(there, value, "$eq", one) for one in operand)
+    if name == "$nin":
+        return not compare(there, value, "$in", operand)
+    if name == "$exists":
+        return there == operand
+    if not there or kind(value) != kind(operand):
+        return False
+    return {"$gt": value > operand, "$gte": value >= operand, "$lt": value < operand, "$lte": value <= operand}[name]
+
+
+def matches(where, payload, subject) -> bool:
+    for key, value in where.items():
+        if key == "$and":
+            good = all(matches(part, payload, subject) for part in value)
+        elif key == "$or":
+            good = any(matches(part, payload, subject) for part in value)
+        elif key == "$not":
+            good = not matches(value, payload, subject)
+        else:
+            if key == "$subject":
+                there, found = (True, subject)
+                operators = value if isinstance(value, dict) else {"$eq": value}
+                operators = {n: o for n, o in operators.items() if n != "$exists"}
+                exists = value.get("$exists") if isinstance(value, dict) else None
+                if exists is not None and exists != (subject is not None):
+                    return False
+            else:
+                there, found = lookup(payload, key)
+                operators = value if isinstance(value, dict) else {"$eq": value}
+            good = all(compare(there, found, name, operand) for name, operand in operators.items())
+        if not good:
+            return False
+    return True
+
+
+scalars = st.sampled_from([v for v in VALUES if not isinstance(v, list | dict)])
+ordered = st.sampled_from(
+    [v for v in VALUES if isinstance(v, str) or (isinstance(v, int | float) and v is not True and v is not False)]
+)
+operators = st.one_of(
+    scalars,
+    st.fixed_dictionaries({}, optional={"$eq": scalars, "$ne": scalars}).filter(bool),
+    st.fixed_dictionaries({}, optional={"$gt": ordered, "$gte": ordered, "$lt": ordered, "$lte": ordered}).filter(bool),
+    st.fixed_dictionaries({"$in": st.lists(scalars, max_size=3)}),
+    st.fixed_dictionaries({"$nin": st.lists(scalars, max_size=3)}),
+    st.fixed_dictionaries({"$exists": st.booleans()}),
+)
+leaves = st.dictionaries(st.sampled_from([*FIELDS, "$subject"]), operators, min_size=1, max_size=2)
+filters = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.fixed_dictionaries({"$or": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"$and": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"$not": inner}),
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    payloads = [None, {}]
+    for value in VALUES:
+        payloads += [{"a": value}, {"b": value, "c d": 1}, {"a": {"x": value}}, {"é": value, "a": value}]
+    subjects = [[None, "a", "é", "1"][i % 4] for i in range(len(payloads))]
+    with open_store(tmp_path_factory.mktemp("where") / "s", 4, "l2") as db:
+        db.add(rng.normal(size=(len(payloads), 4)), ids=range(len(payloads)), subjects=subjects, payloads=payloads)
+        yield db, payloads, subjects
+
+
+@settings(max_examples=300)
+@given(filters)
+def test_equals_plain_python(filled, where):
+    db, payloads, subjects = filled
+    expected = [i for i, (p, s) in enumerate(zip(payloads, subjects, strict=True)) if matches(where, p, s)]
+    hits = db.search(np.zeros(4), k=len(payloads), where=where)
+    assert sorted(hit.id for hit in hits[0]) == expected
+
+
+def test_the_nearest_allowed_ones_and_not_what_is_left_of_the_nearest(make, vectors):
+    db = make()
+    db.add(
+        vectors,
+        ids=range(40),
+        payloads=[{"n": i} for i in range(40)],
+        subjects=["s" if i == 39 else None for i in range(40)],
+    )
+    by_distance = [hit.id for hit in db.search(vectors[0], k=40)[0]]
+    allowed = [id for id in by_distance if id >= 20]
+    assert [h.id for h in db.search(vectors[0], k=5, where={"n": {"$gte": 20}})[0]] == allowed[:5]
+    assert [h.id for h in db.search(vectors[0], k=5, where={"$subject": "s"})[0]] == [39]
+    assert db.search(vectors[0], k=5, where={"n": -1})[0] == []
+
+
+def test_a_subject_is_found_by_its_index(make):
+    db = make()
+    from lethevec.store.where import compile_where
+
+    sql, parameters = compile_where({"$subject": "alice"})
+    plan = db._session.connection.execute(
+        f"EXPLAIN QUERY PLAN SELECT row FROM records WHERE {sql}", parameters
+    ).fetchall()
+    assert "records_subject" in str(plan)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {},
+        [],
+        "a",
+        {1: 2},
+        {"$xor": []},
+        {"$or": []},
+        {"$or": {"a": 1}},
+        {"$and": "ab"},
+        {"$not": {}},
+        {"a": {}},
+        {"a": {"$like": "x"}},
+        {"a": {"$gt": None}},
+        {"a": {"$gt": True}},
+        {"a": {"$in": "abc"}},
+        {"a": {"$in": [object()]}},
+        {"a": {"$exists": 1}},
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {"a": [1]},
+        {"a": b"x"},
+        {"a": "\ud800"},
+        {'a"b': 1},
+        {"a..b": 1},
+        {"": 1},
+        {"a": {"$in": list(range(10_001))}},
+    ],
+)
+def test_refused(make, vectors, where):
+    with pytest.raises(ParameterError, match="where: expected"):
+        make().search(vectors[0], where=where)
+
+
+def test_too_deep(make, vectors):
+    where: dict = {"a": 1}
+    for _ in range(40):
+        where = {"$not": where}
+    with pytest.raises(ParameterError, match="at most 32 levels"):
+        make().search(vectors[0], where=where)
