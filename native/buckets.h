@@ -42,6 +42,7 @@ public:
     // A bucket's blocks one by one, so that a caller can have many buckets on their way from memory at once.
     using Block = uint32_t;
     static constexpr Block NONE = UINT32_MAX;
+    static constexpr size_t BLOCK_ROWS = 9;
     void prefetch_head(uint32_t key) const { __builtin_prefetch(&heads_[key]); }
     Block first_block(uint32_t key) const { return heads_[key]; }
     Block next_block(Block b) const { return block(b)[NEXT]; }
@@ -71,7 +72,8 @@ private:
     // Words of a block: neighbours in the bucket, the key, then entries: a row's number + 1, so that 0 is a free place, and its
     // signature.
     static constexpr uint32_t NEXT = 0, PREVIOUS = 1, KEY = 2, FIRST = 3, ENTRY = 3, BLOCK_WORDS = 32;
-    static constexpr uint32_t LAST = FIRST + (BLOCK_WORDS - FIRST) / ENTRY * ENTRY - ENTRY;
+    static constexpr uint32_t LAST = FIRST + (BLOCK_ROWS - 1) * ENTRY;
+    static_assert(LAST + ENTRY <= BLOCK_WORDS, "a block has room for its rows");
     static constexpr uint32_t PIECE_BLOCKS = 256;
     static constexpr size_t PIECE_WORDS = static_cast<size_t>(PIECE_BLOCKS) * BLOCK_WORDS;
 

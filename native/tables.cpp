@@ -13,7 +13,7 @@ namespace lethevec {
 namespace {
 
 constexpr int64_t STRIDE = 4096;      // rows that are hashed, then filed
-constexpr int64_t GROUP = 64;         // rows that a thread hashes in one go
+constexpr int64_t GROUP = 64;         // rows that are worth a thread
 constexpr size_t PROBES_AHEAD = 16;   // buckets asked for before the first is looked into
 constexpr int64_t FILE_AHEAD = 8;
 
@@ -134,32 +134,38 @@ int64_t Tables::signature_bits() const {
     return std::min(SIGNATURE_BITS, settings_.frame->d() - settings_.key_bits);
 }
 
+void Tables::prepare(const float* x, bool is_direction, float* hashed) const {
+    const int64_t d = settings_.frame->d();
+    if (settings_.of_direction && !is_direction) {
+        double norm = 0.0;
+        active().norms(x, d, 1, &norm);
+        const double inverse = norm > 0.0 ? 1.0 / norm : 0.0;
+        for (int64_t j = 0; j < d; ++j) hashed[j] = static_cast<float>(static_cast<double>(x[j]) * inverse);
+    } else {
+        std::copy(x, x + d, hashed);
+    }
+    if (d < CENTRED_FROM) return;
+    constexpr int LANES = 8;
+    double lanes[LANES] = {};
+    for (int64_t j = 0; j < d; ++j) lanes[j % LANES] += static_cast<double>(hashed[j]);
+    for (int half = LANES / 2; half >= 1; half /= 2)
+        for (int k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+    const auto mean = static_cast<float>(lanes[0] / static_cast<double>(d));
+    for (int64_t j = 0; j < d; ++j) hashed[j] = hashed[j] - mean;
+}
+
 void Tables::hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const {
-    const Kernels& kernels = active();
     const Frame& frame = *settings_.frame;
-    const int64_t d = frame.d(), count = tables(), bits = count * d, bytes = (bits + 7) / 8, group = std::min(GROUP, n);
-    Wiped<float> scratch(frame.scratch()), directions(settings_.of_direction ? group * d : 0);
-    Wiped<double> norms(settings_.of_direction ? group : 0);
-    Wiped<uint8_t> codes(group * bytes);
-    for (int64_t at = 0; at < n; at += group) {
-        const int64_t rows = std::min(group, n - at);
-        const float* hashed = x + at * d;
-        if (settings_.of_direction) {
-            kernels.norms(hashed, d, rows, norms.at(0));
-            for (int64_t i = 0; i < rows; ++i) {
-                const double inverse = *norms.at(i) > 0.0 ? 1.0 / *norms.at(i) : 0.0;
-                for (int64_t j = 0; j < d; ++j)
-                    *directions.at(i * d + j) = static_cast<float>(static_cast<double>(hashed[i * d + j]) * inverse);
-            }
-            hashed = directions.at(0);
+    const int64_t d = frame.d(), count = tables(), bits = count * d;
+    Wiped<float> scratch(frame.scratch()), hashed(d);
+    Wiped<uint8_t> code((bits + 7) / 8);
+    for (int64_t i = 0; i < n; ++i) {
+        prepare(x + i * d, false, hashed.at(0));
+        active().superbit(frame.view(), hashed.at(0), 1, {nullptr, code.at(0), bits, nullptr}, scratch.at(0));
+        for (int64_t t = 0; t < count; ++t) {
+            keys[i * count + t] = static_cast<uint32_t>(bits_from(code.at(0), t * d, settings_.key_bits));
+            signatures[i * count + t] = bits_from(code.at(0), t * d + settings_.key_bits, signature_bits());
         }
-        kernels.superbit(frame.view(), hashed, rows, {nullptr, codes.at(0), bits, nullptr}, scratch.at(0));
-        for (int64_t i = 0; i < rows; ++i)
-            for (int64_t t = 0; t < count; ++t) {
-                const uint8_t* code = codes.at(i * bytes);
-                keys[(at + i) * count + t] = static_cast<uint32_t>(bits_from(code, t * d, settings_.key_bits));
-                signatures[(at + i) * count + t] = bits_from(code, t * d + settings_.key_bits, signature_bits());
-            }
     }
 }
 
@@ -251,7 +257,9 @@ int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted,
     const Kernels& kernels = active();
     const int64_t d = frame.d(), count = tables();
     AlignedVector<float> values(static_cast<size_t>(count * d)), scratch(static_cast<size_t>(frame.scratch()));
-    kernels.superbit(frame.view(), query, 1, {values.data(), nullptr, count * d, nullptr}, scratch.data());
+    std::vector<float> hashed(static_cast<size_t>(d));
+    prepare(query, true, hashed.data());  // under cosine the search has made it a direction already
+    kernels.superbit(frame.view(), hashed.data(), 1, {values.data(), nullptr, count * d, nullptr}, scratch.data());
     Probing probing(values.data(), d, count, settings_.key_bits);
     const Weights weights(values.data(), d, count, settings_.key_bits, signature_bits());
     Threshold threshold(*std::max_element(weights.totals.begin(), weights.totals.end()),
@@ -265,11 +273,11 @@ int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted,
     std::vector<float> unused;
     int64_t looked = 0;
     auto look_into = [&](const Probe& probe, const std::vector<Buckets::Block>& blocks) {
-        entries.clear();
+        if (blocks.empty()) return;
+        if (entries.size() < blocks.size() * Buckets::BLOCK_ROWS) entries.resize(blocks.size() * Buckets::BLOCK_ROWS);
+        size_t n = 0;
         for (Buckets::Block b : blocks)
-            tables_[probe.table].each_in(b, [&](uint32_t, const uint32_t* entry) { entries.push_back(entry); });
-        const size_t n = entries.size();
-        if (n == 0) return;
+            tables_[probe.table].each_in(b, [&](uint32_t, const uint32_t* entry) { entries[n++] = entry; });
         looked += static_cast<int64_t>(n);
         if (differ.size() < n) {
             differ.resize(n);

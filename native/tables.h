@@ -29,6 +29,7 @@ class Tables final : public Source {
 public:
     static constexpr int64_t MAX_KEY_BITS = 20;   // heads of buckets are a plain array
     static constexpr int64_t SIGNATURE_BITS = 64;
+    static constexpr int64_t CENTRED_FROM = 16;   // dimensions
     static constexpr int64_t ROWS_PER_PROBE = 4;  // see the spec
 
     explicit Tables(const TableSettings& settings);
@@ -63,6 +64,8 @@ private:
     void take_piece(uint32_t row);
     void release_piece(uint32_t row);
     int64_t signature_bits() const;
+    // What is hashed of a vector; see `hashed` in the spec.
+    void prepare(const float* x, bool is_direction, float* hashed) const;
     void hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const;
     void file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint64_t* signatures, int64_t threads);
 

@@ -74,6 +74,7 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
 void disagreements(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights, int64_t words,
                    uint32_t* out, float* factors) {
     // The sizes of the common dimensions with two planes, where weights can stay in registers.
+    if (words == 2) return disagreements_of<2>(tails, n, query, weights, words, out, factors);
     if (words == 3) return disagreements_of<3>(tails, n, query, weights, words, out, factors);
     if (words == 4) return disagreements_of<4>(tails, n, query, weights, words, out, factors);
     disagreements_of<0>(tails, n, query, weights, words, out, factors);

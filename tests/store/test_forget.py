@@ -11,7 +11,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from lethevec.errors import ErasureIncompleteError, InputError, ParameterError, ReceiptError, UnknownIdError
+from lethevec.errors import ErasureIncompleteError, IdError, InputError, ParameterError, ReceiptError, UnknownIdError
 from lethevec.forgetting.receipts import Receipt
 from lethevec.forgetting.residue import MemorySource, search, vector_needles
 from lethevec.forgetting.verify import verify_chain, verify_receipt
@@ -85,6 +85,25 @@ class TestErasure:
             filled.forget([id])
             filled.add(vectors[step] + 1000, ids=[step], payloads=[{"x": "y" * step * 20}])
             assert leftovers(tmp_path, vectors=vectors[: step + 1], ids=IDS[: step + 1]) == []
+
+    def test_a_refused_load_leaves_nothing_in_the_log(self, make, tmp_path, leftovers):
+        """Pages of a large transaction go to the log before it ends; when it is refused they must not stay."""
+        data = np.random.default_rng(2).normal(size=(2000, 8)).astype(np.float32)
+        db = make()
+        db._session.connection.execute("PRAGMA cache_size=5")
+        written = []
+
+        def batches():
+            for start in range(0, 2000, 100):
+                yield {"vectors": data[start : start + 100], "ids": range(start, start + 100)}
+            written.append((tmp_path / "people.lethe-wal").stat().st_size)
+            yield {"vectors": data[:1], "ids": [5]}
+
+        with pytest.raises(IdError):
+            db.load(batches())
+        assert written[0] > 100_000, "it did go to the log"
+        assert leftovers(tmp_path, vectors=data[::50]) == []
+        assert len(db) == 0
 
     def test_a_shared_subject_payload_or_vector_of_somebody_else_may_stay(self, make, vectors):
         db = make()

@@ -101,6 +101,57 @@ def test_a_process_that_holds_a_snapshot(make, vectors, tmp_path, leftovers):
     assert leftovers(tmp_path, vectors=vectors[3:4]) == []
 
 
+@pytest.mark.parametrize("when", [0, 1, 2])
+def test_changes_while_a_reader_loads(make, vectors, monkeypatch, when):
+    """Between two parts of a load, or after the last: forgets, updates and adds of what was read and what was not."""
+    from lethevec.store.mirror import Mirror
+
+    monkeypatch.setattr("lethevec.store.mirror._PART", 10)
+    db = make()
+    db.add(vectors[:30], ids=range(30))
+    calls: list[int] = []
+
+    def interfere():
+        db.forget([1, 15, 29])
+        db.update(ids=[2, 16, 28], vectors=-vectors[:3])
+        db.update(ids=[2], vectors=-vectors[3])
+        db.add(vectors[30:32], ids=[100, 101])
+        db.forget([101])
+        db.add(vectors[32:33], ids=[1])
+
+    if when == 0:  # before the first look at the end, which is in a transaction: so just before it
+        original = Mirror._read_new
+
+        def read_new(self, connection, progress):
+            original(self, connection, progress)
+            if not calls:
+                calls.append(1)
+                interfere()
+
+        monkeypatch.setattr(Mirror, "_read_new", read_new)
+    else:  # after so many parts
+        from lethevec.store import mirror
+
+        to_arrays = mirror.to_arrays
+
+        def parts(*arguments):
+            calls.append(1)
+            if len(calls) == when:
+                interfere()
+            return to_arrays(*arguments)
+
+        monkeypatch.setattr(mirror, "to_arrays", parts)
+    reader = make(read_only=True)
+    monkeypatch.undo()
+    assert calls
+    assert reader.digest() == db.digest()
+    everything = reader.search(vectors[0], k=50)
+    assert everything.ids.tolist() == db.search(vectors[0], k=50).ids.tolist()
+    assert everything.distances.tolist() == db.search(vectors[0], k=50).distances.tolist()
+    db.forget([100])
+    assert len(reader) == len(db)
+
+
 def test_the_second_writer_is_told(make):
     db = make()
     code = """

@@ -254,6 +254,33 @@ class TestSearch:
             assert np.array_equal(mine.distances, theirs.distances)
             assert np.array_equal(np.where(mine.ids == None, -1, mine.ids).astype(int), theirs.ids)  # noqa: E711
 
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"seed": 7},
+            {"family": "usr", "bits": 32},
+            {"family": "usr", "bits": 32, "steps": 5, "ranking": "hamming"},
+            {"keep_vectors": False},
+            {"source": "tables", "tables": 3, "key_bits": 6},
+        ],
+    )
+    def test_every_option_of_the_index_is_kept(self, make, options):
+        data = np.random.default_rng(2).normal(size=(300, 16)).astype(np.float32)
+        index = Index(dim=16, metric="l2", **options) if options.get("keep_vectors", True) else None
+        db = make(dim=16, index=options)
+        db.add(data, ids=range(300))
+        before = db.search(data[:20], k=5)
+        if index is not None:
+            index.add(data, ids=range(300))
+            assert np.array_equal(before.distances, index.search(data[:20], k=5).distances)
+        db.close()
+        again = make(dim=16, index=options)
+        assert again._mirror.engine.config.canonical().decode() == again._session.row.configuration
+        assert again.search(data[:20], k=5).ids.tolist() == before.ids.tolist()
+        again.update(ids=[3], vectors=data[4] * 2)
+        again.forget([1, 2])
+        assert len(again) == 298
+
     def test_ties_are_by_row(self, make):
         db = make(dim=2)
         names = [f"n{i}" for i in range(30)]

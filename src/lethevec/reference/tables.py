@@ -14,6 +14,10 @@ What is hashed is the direction x/|x| under cosine, so that a record and a query
 key to the last bit, and x itself under l2 and ip: a positive factor changes no sign. Where vectors are not kept it is
 the vector that the record's code stands for, because that is all there is to make the tables from again.
 
+The mean of the coordinates is taken off each of them first: in data that are never negative (descriptors, counts,
+activations) all vectors lean towards (1, ..., 1), most signs would be the same for all of them, and a few buckets would
+hold everything. The mean of the records would do better, but a key must not depend on other records.
+
 A query looks into buckets in the order of (score, table, set of flips), over all tables at once:
 
     score(Delta) = sum of |values_i| over the flipped coordinates
@@ -34,7 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .families import directions
+from .families import directions, lane_sum
 from .generator import words
 from .rotations import F32, HadamardFrame, analysis
 
@@ -46,6 +50,7 @@ STREAM = 3 << 32
 #: A search that may look at this many records for each bucket of its plan looks at all of them instead.
 ROWS_PER_PROBE = 4
 SIGNATURE_BITS = 64
+CENTRED_FROM = 16
 #: Whole weights of a query's coordinates go up to this.
 LARGEST_WEIGHT = 31
 
@@ -58,11 +63,19 @@ def tables_frame(d: int, L: int, seed: int) -> HadamardFrame:
     return HadamardFrame(d, L, int(words(seed, STREAM, 1)[0]))
 
 
+def hashed(x: F32, metric: str) -> F32:
+    """What is hashed of x: its direction under cosine; in CENTRED_FROM dimensions or more, less the mean coordinate."""
+    x = directions(x) if metric == "cosine" else x
+    d = x.shape[1]
+    if d < CENTRED_FROM:
+        return x
+    return x - (lane_sum(x.astype(np.float64)) / d).astype(np.float32)[:, None]
+
+
 def table_values(frame: HadamardFrame, x: F32, b: int, metric: str) -> F32:
     """What keys and signatures are the signs of, in every table: (n, d) -> (n, L, b + s)."""
-    hashed = directions(x) if metric == "cosine" else x
     width = min(frame.d, b + SIGNATURE_BITS)
-    return np.ascontiguousarray(analysis(frame, hashed).reshape(len(x), frame.m, frame.d)[:, :, :width])
+    return np.ascontiguousarray(analysis(frame, hashed(x, metric)).reshape(len(x), frame.m, frame.d)[:, :, :width])
 
 
 def table_keys(values: F32, b: int) -> U64:

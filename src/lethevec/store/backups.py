@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import FileError, IncompleteWriteError, KeysError, ReceiptError
+from ..errors import FileError, FormatError, IncompleteWriteError, KeysError, ReceiptError
 from ..forgetting.keys import KeyRing
 from ..forgetting.receipts import Receipt
 from . import rows
@@ -23,7 +23,7 @@ from .connection import PAGE_SIZE, connect, pragma, translated
 from .files import RawFile, sync_folder
 from .ids import Id
 from .rows import Record
-from .schema import APPLICATION_ID, VERSION, create_tables
+from .schema import APPLICATION_ID, VERSION, create_tables, read_store_row
 from .session import Session
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def write_backup(session: Session, path: Path) -> None:
 
 
 def _copy(session: Session, target: sqlite3.Connection) -> None:
-    digest = session.row.digest
-    create_tables(target, digest, next_slot=digest.count + 1, version=0)
     row, slot = 0, 1
-    # One snapshot of the source for all parts: a writer may go on meanwhile.
+    # One snapshot of the source for all parts: a writer may go on meanwhile, though its erasures wait for us.
     session.connection.execute("BEGIN")
     try:
+        digest = read_store_row(session.connection, session.path).digest
+        create_tables(target, digest, next_slot=digest.count + 1, version=0)
         while part := rows.read_from_row(session.connection, row, _PART):
             rows.insert(target, [record._replace(slot=slot + place) for place, record in enumerate(part)])
             slot += len(part)
@@ -80,9 +80,7 @@ def _copy(session: Session, target: sqlite3.Connection) -> None:
     finally:
         session.connection.execute("ROLLBACK")
     if slot - 1 != digest.count:
-        raise FileError(
-            f"{session.path}: expected {digest.count} records, got {slot - 1}: another process writes; try again"
-        )
+        raise FormatError(f"{session.path}: expected {digest.count} records, got {slot - 1}: the file is damaged")
 
 
 def matching_ids(records: Iterable[Record], keys: KeyRing, receipts: Sequence[Receipt]) -> list[Id]:

@@ -79,6 +79,7 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
     """One pass over all records: is an erased one back, and do they give the digest that is kept?"""
     erased = frozenset(receipt["erased"])
     erased_subject = receipt["asked"].get("subject")
+    seen = session.data_version()
     fresh = MultisetHash(session.row.digest.configuration)
     back = 0
     row = 0
@@ -90,6 +91,9 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
                 back += same_subject or audit.tag_id(record.id) in erased
         row = part[-1].row + 1
     kept, made = session.row.digest.digest(), fresh.digest()
+    if session.data_version() != seen:
+        report.add("digest", None, "another process wrote while the rows were read; ask again")
+        return
     if kept == made:
         report.add("digest", True, "the rows give the digest that is kept")
     else:

@@ -83,10 +83,9 @@ class IndexFactory:
     def make(self, configuration: str) -> Engine:
         """An index made anew from its description; one that would not be the same is refused."""
         try:
-            fields = json.loads(configuration)
-            fields.pop("gain_follows", None)  # follows from the others
-            params = dict(fields.pop("params"))
-            index = Index(**fields, **params)
+            arguments = _flatten(configuration)
+            arguments.pop("gain_follows", None)  # follows from the others
+            index = Index(**arguments)
         except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
         if index.config.canonical().decode() != configuration:
@@ -104,8 +103,7 @@ def new_configuration(factory: Factory, dim: int | None, metric: str | None, opt
 def read_configuration(text: str, path: object) -> dict[str, Any]:
     """The configuration's fields; a family's own parameters beside the others."""
     try:
-        fields = json.loads(text)
-        flat = {**fields, **dict(fields.pop("params", []))}
+        flat = _flatten(text)
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(
             f"{path}: expected the configuration as a JSON object, got something else ({error})"
@@ -113,3 +111,11 @@ def read_configuration(text: str, path: object) -> dict[str, Any]:
     if not isinstance(flat.get("dim"), int) or not isinstance(flat.get("metric"), str):
         raise FormatError(f"{path}: expected dim and metric in the configuration, got {text[:200]}")
     return flat
+
+
+def _flatten(configuration: str) -> dict[str, Any]:
+    """The fields of a configuration as one would give them to `Index`: lists of pairs are its further parameters."""
+    fields: dict[str, Any] = json.loads(configuration)
+    for group in ("params", "source_params"):
+        fields.update(dict(fields.pop(group, [])))
+    return fields

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, InputError
+from ..errors import FormatError, IdError, InputError
 from ..progress import Progress
 from .engine import Engine
 from .rows import BUCKET, to_arrays
@@ -55,7 +55,7 @@ class Mirror:
                 if not complete:
                     continue
                 if present:
-                    self._drop_missing(present, self._rows[np.searchsorted(self._slots, had, side="right") :])
+                    self._drop_missing(present, had)
                 self._version = row.version
                 held = len(self.engine)
                 if held != row.digest.count:
@@ -69,27 +69,31 @@ class Mirror:
             "SELECT v.slot, r.row, v.vector FROM vectors AS v JOIN records AS r ON r.slot = v.slot "
             "WHERE v.slot > ? ORDER BY v.slot LIMIT ?"
         )
-        fresh = len(self.engine) == 0
         slots_read, rows_read = [self._slots], [self._rows]
         while part := connection.execute(sql, (self._last_slot, _PART)).fetchall():
             numbers, row_values, blobs = zip(*part, strict=True)
             rows, vectors = to_arrays(row_values, blobs, self._dim, self._path)
-            known = np.zeros(len(rows), np.bool_)
-            if not fresh:
-                known[:] = [row in self.engine for row in row_values]
-            try:
-                if known.any():
-                    self.engine.update(vectors[known], ids=rows[known])
-                if not known.all():
-                    self.engine.add(vectors[~known], ids=rows[~known])
-            except InputError as error:  # it took them once, so the file has changed since
-                raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
+            self._put(rows, vectors)
             slots_read.append(np.array(numbers, dtype=np.int64))
             rows_read.append(rows)
             self._last_slot = numbers[-1]
             progress.advance(len(part))
         if self._follow and len(slots_read) > 1:
             self._slots, self._rows = np.concatenate(slots_read), np.concatenate(rows_read)
+
+    def _put(self, rows: I64, vectors: npt.NDArray[np.float32]) -> None:
+        """Add records, or replace those that are there: a replaced record is read again under its new slot."""
+        try:
+            try:
+                self.engine.add(vectors, ids=rows)
+            except IdError:
+                known = np.array([row in self.engine for row in rows.tolist()])
+                if known.any():
+                    self.engine.update(vectors[known], ids=rows[known])
+                if not known.all():
+                    self.engine.add(vectors[~known], ids=rows[~known])
+        except InputError as error:  # it took them once, so the file has changed since
+            raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
 
     def _newer(self, connection: sqlite3.Connection) -> bool:
         sql = "SELECT 1 FROM vectors WHERE slot > ? LIMIT 1"
@@ -105,15 +109,16 @@ class Mirror:
             present[bucket] = np.fromiter((slot for (slot,) in found), dtype=np.int64, count=len(found))
         return present
 
-    def _drop_missing(self, present: dict[int, I64], just_read: I64) -> None:
-        """Forget what is gone. A replaced record has an old slot that is gone and a new one, read just now: it stays."""
+    def _drop_missing(self, present: dict[int, I64], had: int) -> None:
+        """Forget what is gone. A replaced record has a slot that is gone and one, read since slot `had`, that stays."""
         places = [self._gone(bucket, slots) for bucket, slots in present.items()]
         gone = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
         rows = self._rows[gone]
         self._slots, self._rows = np.delete(self._slots, gone), np.delete(self._rows, gone)
-        rows = rows[~np.isin(rows, just_read)]
+        new = self._rows[np.searchsorted(self._slots, had, side="right") :]
+        rows = rows[~np.isin(rows, new)]
         if len(rows):
-            self.engine.forget(rows)
+            self.engine.forget(np.unique(rows))
 
     def _gone(self, bucket: int, present: I64) -> I64:
         """Where in our arrays the slots of a bucket stand that are no longer in it."""

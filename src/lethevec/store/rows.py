@@ -203,7 +203,7 @@ def read_from_row(connection: sqlite3.Connection, row: int, limit: int) -> list[
 def to_arrays(rows: Sequence[Any], blobs: Sequence[Any], dim: int, path: object) -> tuple[I64, F32]:
     """Rows and vectors for the index; what a damaged file could hold is refused."""
     size = 4 * dim
-    if not all(type(row) is int for row in rows) or not all(type(b) is bytes and len(b) == size for b in blobs):
+    if set(map(type, rows)) != {int} or set(map(type, blobs)) != {bytes} or set(map(len, blobs)) != {size}:
         raise FormatError(f"{path}: expected an integer row and {size} bytes of vector in every record, got others")
     vectors = np.frombuffer(b"".join(blobs), dtype="<f4").astype(np.float32).reshape(-1, dim)
     if not np.isfinite(vectors).all():

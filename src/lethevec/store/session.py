@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,9 @@ class Session:
                     # A failed commit (a full disk) may have rolled back by itself.
                     if self.connection.in_transaction:
                         self.connection.execute("ROLLBACK")
+                    # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
+                    with suppress(BusyError):
+                        self.checkpointer.run(0.0)
                     raise
                 self.checkpointer.note_commit()
 
