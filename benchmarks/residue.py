@@ -180,13 +180,9 @@ def found_of(vectors: F32, folder: Path) -> list[float]:
         subprocess.run(["cp", "-r", str(folder), str(copy / "files")], check=True)
         files = [path for path in sorted((copy / "files").rglob("*")) if path.is_file()]
         sources = [MemorySource(path.name, path.read_bytes()) for path in files]
-        shares = []
-        for vector in vectors:
-            needles = vector_needles(vector)
-            sizes = {needle.label: len(needle.data) for needle in needles}
-            report = search(sources, needles)
-            shares.append(max((count / sizes[label] for label, count in report.bytes_by_label.items()), default=0.0))
-        return shares
+        forms = [vector_needles(vector, str(number)) for number, vector in enumerate(vectors)]
+        found = search(sources, [needle for form in forms for needle in form]).bytes_by_label
+        return [max(found.get(needle.label, 0) / len(needle.data) for needle in form) for form in forms]
     finally:
         shutil.rmtree(copy)
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <shared_mutex>
 
@@ -221,13 +222,20 @@ void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, co
     std::unique_lock<FairLock> writing(lock_);
     encoder_ = std::move(encoder);
     constexpr int64_t STRIDE = 8192;
+    std::exception_ptr interrupted;
     std::vector<uint32_t> rows(STRIDE);
     for (int64_t c = 0; c < rows_.chunks(); ++c) {
         const int64_t used = rows_.used(c);
         for (int64_t i = 0; i < used; ++i) rows[static_cast<size_t>(i)] = static_cast<uint32_t>(c * rows_.chunk_rows() + i);
         encode_rows(rows_.chunk(c).vectors, rows.data(), used, threads);
-        progress(used);
+        // An interrupt must not leave codes of two gains: the work is finished first.
+        try {
+            progress(used);
+        } catch (...) {
+            if (!interrupted) interrupted = std::current_exception();
+        }
     }
+    if (interrupted) std::rethrow_exception(interrupted);
 }
 
 int64_t Index::size() const {

@@ -3,16 +3,14 @@
 `Index` holds records in memory, `open` a durable store of them; `hasher` gives the codes by themselves.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from . import errors
 from ._native import CpuInfo, cpu_info
 from .hashing import Hasher, hasher
 from .index import Hits, Index, RadiusHits
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .store import Store, open
 
 __version__ = "0.1.0"

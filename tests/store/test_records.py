@@ -148,6 +148,13 @@ class TestRefused:
         with pytest.raises(IdError, match="share one"):
             db.add(vectors[1:3], ids=["other", row_of("other")])
 
+    def test_no_ids(self, make, vectors):
+        db = make()
+        for call in (db.get, db.forget, lambda ids: db.update(ids=ids, subjects="s")):
+            with pytest.raises(IdError, match="expected at least one id, got none"):
+                call([])
+        assert db.receipts() == []
+
     def test_unknown_ids(self, make, vectors):
         db = make()
         db.add(vectors[:2], ids=[1, 2])

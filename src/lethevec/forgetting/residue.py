@@ -44,6 +44,7 @@ _MIN_TEXT = 8
 _MIN_DISTINCT = 4
 _MIN_OTHERS = 4  # bytes that differ from the most frequent one
 _WORD = 8
+_MAX_WORDS = 60_000
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd constant whose product spreads the prefix over the table
 
 
@@ -253,7 +254,9 @@ class _Table:
         self._short = [window for window in self.windows if len(window) < _WORD]
         wide = [window for window in self.windows if len(window) >= _WORD]
         shortest = min(map(len, wide), default=_WORD)
-        self._grid = next(grid for grid in (8, 4, 2, 1) if shortest >= grid + _WORD - 1)
+        # A wide grid makes a large table; with very many windows that costs more than it saves.
+        fits = [g for g in (8, 4, 2, 1) if shortest >= g + _WORD - 1 and (g == 1 or g * len(wide) <= _MAX_WORDS)]
+        self._grid = fits[0]
         self._words: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for window in wide:
             for at in range(self._grid):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import reference
 from ..errors import ParameterError
 from .families import FaissLshLong, FaissLshShort, Hasher, Progressive, SimHash, SuperBit, Usr, refuse_unknown
-from .parameters import MAX_BITS, MAX_DIM, choice, integer, positive, seed_of, whole_expansion
+from .parameters import MAX_BITS, MAX_DIM, MAX_EXPANSION, MAX_TABLE, choice, integer, positive, seed_of, whole_expansion
 
 FAMILIES = ("simhash", "superbit", "usr", "progressive", "faiss-lsh")
 ROTATIONS = ("hadamard", "svd", "gram-schmidt")
@@ -36,6 +36,7 @@ def hasher(
     dim = integer("dim", dim, 1, MAX_DIM)
     seed = seed_of(seed)
     bits = _bits(name, dim, bits, expansion)
+    _refuse_large(name, dim, bits, params.get("rotation", "hadamard"))
     if name == "faiss-lsh":
         name = "faiss-short" if reference.faiss_rule(dim, bits) == "simhash" else "faiss-long"
     if name in ("simhash", "faiss-short"):
@@ -62,6 +63,18 @@ def _bits(family: str, dim: int, bits: int | None, expansion: int | None) -> int
     if bits is None:
         return dim * integer("expansion", expansion, 1, MAX_BITS // dim)
     return integer("bits", bits, 1, MAX_BITS)
+
+
+def _refuse_large(family: str, dim: int, bits: int, rotation: object) -> None:
+    blocks = -(-bits // dim)
+    if blocks > MAX_EXPANSION:
+        raise ParameterError(f"bits: expected at most {MAX_EXPANSION} * dim = {MAX_EXPANSION * dim}, got {bits}")
+    numbers = dim * bits if family == "simhash" else 0 if rotation == "hadamard" else blocks * dim * dim
+    if numbers > MAX_TABLE:
+        raise ParameterError(
+            f"{family}: expected a table of at most {MAX_TABLE} numbers, dim={dim} and bits={bits} need {numbers}; "
+            f"hadamard rotations need none"
+        )
 
 
 def _gain(dim: int, m: int, params: dict[str, object]) -> float:

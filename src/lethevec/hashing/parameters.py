@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 
 from ..errors import ParameterError
@@ -9,6 +10,9 @@ from ..errors import ParameterError
 MAX_DIM = 65_536
 MAX_BITS = 1 << 20
 SMALLEST, LARGEST = 1e-18, 1e18
+#: Blocks of a code, and numbers in a dense table: beyond these, making the tables takes minutes and gigabytes.
+MAX_EXPANSION = 1024
+MAX_TABLE = 1 << 27
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
@@ -24,9 +28,21 @@ def positive(name: str, value: object) -> float:
     """A number above zero that float32 can hold with room to spare."""
     if type(value) is float and SMALLEST <= value <= LARGEST:
         return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not SMALLEST <= float(value) <= LARGEST:
+    number = real(name, value)
+    if not SMALLEST <= number <= LARGEST:
         raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {value!r}")
-    return float(value)
+    return number
+
+
+def real(name: str, value: object) -> float:
+    """A real number, not NaN."""
+    try:
+        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.nan
+    if math.isnan(number):
+        raise ParameterError(f"{name}: expected a number, got {value!r}")
+    return number
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:

@@ -89,7 +89,8 @@ def make_config(
             "keep_vectors=False: usr codes under l2 and ip are made anew when the mean norm of the records moves, "
             "which needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
         )
-    own = tuple(sorted(params.items()))
+    # As the hasher has them: defaults spelled out, plain numbers; but not a gain that follows the records.
+    own = tuple((key, value) for key, value in sorted(made.parameters.items()) if not (follows and key == "gain"))
     return Config(dim, metric, family, made.bits, ranking, keep_vectors, source, seed, own, follows, chosen)
 
 
@@ -101,7 +102,7 @@ def parse_config(data: bytes) -> Config:
         follows = fields.pop("gain_follows")
         given = {str(name): value for name, value in fields.pop("source_params", [])}
         config = make_config(fields.pop("dim"), fields.pop("metric"), params=params, source_given=given, **fields)
-    except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (LethevecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
     if config.gain_follows != follows or config.canonical() != data:
         raise FormatError("expected the configuration of an index in its canonical form, got another")

@@ -17,6 +17,8 @@ _FRACTION_BITS = 23
 _KEPT_BITS = 6
 _SHIFT = _FRACTION_BITS - _KEPT_BITS
 STEPS_PER_OCTAVE = 4
+#: Below 2^-59 the gain stops growing: float32 could not hold it.
+LOWEST_STEP = -59 * STEPS_PER_OCTAVE
 
 
 class NormCounts:
@@ -54,7 +56,8 @@ class NormCounts:
         weighted = math.fsum(number * _middle(bucket) for bucket, number in self._counts.items())
         if total == 0 or weighted == 0.0:
             return 1.0
-        return float(2.0 ** (round(math.log2(weighted / total) * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE))
+        step = round(math.log2(weighted / total) * STEPS_PER_OCTAVE)
+        return float(2.0 ** (max(step, LOWEST_STEP) / STEPS_PER_OCTAVE))
 
 
 def _middle(bucket: int) -> float:

@@ -33,10 +33,12 @@ def as_ids(ids: npt.ArrayLike, *, name: str = "ids", count: int | None = None, e
         array = array[None]
     if array.size == 0 and empty:
         return np.empty(0, dtype=np.int64)
+    if array.size == 0:
+        raise IdError(f"{name}: expected a list of at least one id, got shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise IdError(f"{name}: expected integers that fit int64, got dtype {array.dtype}")
-    if array.ndim != 1 or array.size == 0:
-        raise IdError(f"{name}: expected a list of at least one id, got shape {array.shape}")
+    if array.ndim != 1:
+        raise IdError(f"{name}: expected a list of ids, got shape {array.shape}")
     if count is not None and len(array) != count:
         raise IdError(f"{name}: expected {count} ids, one for each vector, got {len(array)}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and int(array.max()) > np.iinfo(np.int64).max:

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .._native import core, resolve_threads
-from ..errors import IdError, ParameterError, UnknownIdError, UnsupportedError
+from ..errors import FormatError, IdError, InputError, UnknownIdError, UnsupportedError
 from ..forgetting.multiset import LANES, MultisetHash
-from ..hashing.parameters import integer, positive
+from ..hashing.parameters import integer, positive, real
 from ..progress import Progress
 from ..vectors import F32, as_vectors, passing_vectors
 from . import snapshot
@@ -257,10 +257,9 @@ class Index:
     def search_radius(self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None) -> RadiusHits:
         """All records within `radius` of each query, by true distance; by the codes' where vectors are not kept."""
         q = self._checked_queries(queries)
-        if isinstance(radius, bool) or not isinstance(radius, int | float | np.number) or np.isnan(radius):
-            raise ParameterError(f"radius: expected a number, got {radius!r}")
+        radius = real("radius", radius)
         allowed = self._allowed(allow)
-        found = [self._native.search_radius(row, float(radius), allowed) for row in q]
+        found = [self._native.search_radius(row, radius, allowed) for row in q]
         offsets = np.cumsum([0] + [len(hits) for hits in found], dtype=np.int64)
         ids = np.array([id for hits in found for _, id in hits], dtype=np.int64)
         distances = np.array([distance for hits in found for distance, _ in hits], dtype=np.float32)
@@ -375,17 +374,26 @@ class Index:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
         """Read a snapshot. Nothing in the file is trusted: what is not a whole, unharmed snapshot is refused."""
-        config, columns = snapshot.read(Path(path))
         self = cls.__new__(cls)
-        self._set_up(config)
+        try:
+            config, columns = snapshot.read(Path(path))
+            self._set_up(config)
+            try:
+                self._take(columns)
+            finally:
+                for column in columns[1:]:
+                    column.fill(0)
+        except InputError as error:
+            raise FormatError(f"{path}: expected the records of an index, got others: {error}") from None
+        except MemoryError:
+            raise FormatError(f"{path}: expected an index that fits into memory, got one that does not") from None
+        return self
+
+    def _take(self, columns: list[npt.NDArray[Any]]) -> None:
         if len(columns[0]) == 0:
-            return self
-        if config.keep_vectors:
+            return
+        if self._config.keep_vectors:
             self.add(columns[1], ids=columns[0])
-            columns[1].fill(0)
         else:
             threads = resolve_threads(None)
             self._refuse(self._native.add_codes(columns[3], columns[1], columns[2], columns[0], threads))
-            for column in columns[1:]:
-                column.fill(0)
-        return self

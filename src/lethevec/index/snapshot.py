@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, IncompleteWriteError
+from ..vectors import MAX_NORM
 from .config import Config, parse_config
 
 MAGIC = b"LETHEVEC"
@@ -35,6 +36,7 @@ _COUNT = struct.Struct("<Q")
 _CHECKSUM = 32
 _MAX_CONFIG = 1 << 16
 _PIECE = 1 << 22
+_MAX_FACTOR = 1e6  # far beyond any that a code has
 
 
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
@@ -172,5 +174,11 @@ def _refuse_impossible(config: Config, columns: list[npt.NDArray[Any]]) -> None:
     if not config.keep_vectors and len(columns[0]):
         norms, factors, codes = columns[1:]
         unused = -config.bits % 8
-        if (norms < 0).any() or (factors < 0).any() or (unused and (codes[:, -1] >> (8 - unused)).any()):
+        if (
+            (norms < 0).any()
+            or (norms > MAX_NORM).any()
+            or (factors < 0).any()
+            or (factors > _MAX_FACTOR).any()
+            or (unused and (codes[:, -1] >> (8 - unused)).any())
+        ):
             raise FormatError("expected codes with norms and factors of at least 0, got others")

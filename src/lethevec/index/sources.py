@@ -26,9 +26,9 @@ MAX_BUCKETS = 1 << 25
 MAX_PROBES = 1 << 40
 EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
-TABLES = 8
-ROWS_PER_BUCKET = 4
-PROBES_PER_ROOT = 8
+TABLES = 4
+ROWS_PER_BUCKET = 8
+PROBES_PER_ROOT = 12
 
 
 def source_params(source: str, dim: int, given: dict[str, object]) -> Params:

@@ -54,6 +54,8 @@ def check_ids(ids: Any, *, name: str = "ids") -> tuple[list[Id], I64]:
             raise IdError(f"{name}: expected a list of ids, got an array of shape {ids.shape}")
         ids = np.atleast_1d(ids).tolist()
     checked = [_check_id(id, name) for id in ids]
+    if not checked:
+        raise IdError(f"{name}: expected at least one id, got none")
     rows = np.fromiter((row_of(id) for id in checked), dtype=np.int64, count=len(checked))
     if len(set(checked)) != len(checked):
         seen: set[Id] = set()
