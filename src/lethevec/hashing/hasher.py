@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import reference
 from ..errors import ParameterError
 from .families import FaissLshLong, FaissLshShort, Hasher, Progressive, SimHash, SuperBit, Usr, refuse_unknown
-from .parameters import MAX_BITS, MAX_DIM, MAX_EXPANSION, MAX_TABLE, choice, integer, positive, seed_of, whole_expansion
+from .parameters import MAX_BITS, MAX_DIM, MAX_TABLE, choice, integer, positive, seed_of, whole_expansion
 
 FAMILIES = ("simhash", "superbit", "usr", "progressive", "faiss-lsh")
 ROTATIONS = ("hadamard", "svd", "gram-schmidt")
@@ -67,8 +67,6 @@ def _bits(family: str, dim: int, bits: int | None, expansion: int | None) -> int
 
 def _refuse_large(family: str, dim: int, bits: int, rotation: object) -> None:
     blocks = -(-bits // dim)
-    if blocks > MAX_EXPANSION:
-        raise ParameterError(f"bits: expected at most {MAX_EXPANSION} * dim = {MAX_EXPANSION * dim}, got {bits}")
     numbers = dim * bits if family == "simhash" else 0 if rotation == "hadamard" else blocks * dim * dim
     if numbers > MAX_TABLE:
         raise ParameterError(

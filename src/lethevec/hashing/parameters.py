@@ -10,8 +10,7 @@ from ..errors import ParameterError
 MAX_DIM = 65_536
 MAX_BITS = 1 << 20
 SMALLEST, LARGEST = 1e-18, 1e18
-#: Blocks of a code, and numbers in a dense table: beyond these, making the tables takes minutes and gigabytes.
-MAX_EXPANSION = 1024
+#: Numbers in a dense table: more take gigabytes.
 MAX_TABLE = 1 << 27
 
 
@@ -28,7 +27,7 @@ def positive(name: str, value: object) -> float:
     """A number above zero that float32 can hold with room to spare."""
     if type(value) is float and SMALLEST <= value <= LARGEST:
         return value
-    number = real(name, value)
+    number = _float(value)
     if not SMALLEST <= number <= LARGEST:
         raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {value!r}")
     return number
@@ -36,13 +35,18 @@ def positive(name: str, value: object) -> float:
 
 def real(name: str, value: object) -> float:
     """A real number, not NaN."""
-    try:
-        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        number = math.nan
+    number = _float(value)
     if math.isnan(number):
         raise ParameterError(f"{name}: expected a number, got {value!r}")
     return number
+
+
+def _float(value: object) -> float:
+    """As a float; NaN for what is no real number, or one beyond any float."""
+    try:
+        return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:

@@ -16,6 +16,8 @@ RANKINGS = ("asymmetric", "hamming")
 #: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
 PLANES_WITH_VECTORS = 2
 PLANES_ALONE = 8
+#: Rotations of a code: beyond this, drawing them takes minutes.
+MAX_BLOCKS = 1024
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def make_config(
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
     chosen = source_params(source, dim, source_given)
     refuse_unfit(source, made, keep_vectors)
+    if made.bits > MAX_BLOCKS * dim:
+        raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
     if ranking == "asymmetric" and made.bits > 32_768:
         # Scores of the first stage are counted in sixteen bits.
         raise ParameterError(f"bits: asymmetric ranking expected at most 32768, got {made.bits}; or ranking='hamming'")

@@ -51,6 +51,10 @@ class Checkpointer:
         """Remember how far the log has come: if it is found shorter, somebody else emptied it."""
         self._mark = wal_state(self._files.wal, with_pages=False)
 
+    def grew(self) -> bool:
+        """Whether something went to the log since the last commit."""
+        return self.wal_size() > self._mark.size
+
     def wal_size(self) -> int:
         """Bytes in the log."""
         return self._files.wal.stat().st_size if self._files.wal.exists() else 0

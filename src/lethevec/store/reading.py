@@ -92,7 +92,7 @@ class ReadingStore(StoreBase):
             with self._session.guard, translated(self.path):
                 self._settle()
                 allow = None if condition is None else self._allowed(*condition)
-            found = self._mirror.engine.search(queries, k, effort=effort, threads=threads, allow=allow)  # type: ignore[arg-type]
+            found = self._mirror.engine.search(queries, k, effort=effort, threads=threads, allow=allow)
             with self._session.guard, translated(self.path):
                 hits = self._describe(found.ids, found.distances)
             if hits is not None:

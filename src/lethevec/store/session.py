@@ -1,4 +1,4 @@
-"""An open store below its records: files, lock, connection, transactions. `Session.open` to `close`."""
+"""An open store below its records: files, connection, transactions; and how a path becomes one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .lock import WriterLock
 from .pages import wal_state
 from .schema import StoreRow, check_header, check_not_truncated, migrate, new_database, read_store_row
 
-__all__ = ["Session"]
+__all__ = ["Session", "open_session"]
 
 
 class Session:
@@ -82,8 +82,9 @@ class Session:
                     if self.connection.in_transaction:
                         self.connection.execute("ROLLBACK")
                     # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
-                    with suppress(BusyError):
-                        self.checkpointer.run(0.0)
+                    if self.checkpointer.grew():
+                        with suppress(BusyError, FileError, OSError):
+                            self.checkpointer.run(0.0)
                     raise
                 self.checkpointer.note_commit()
 
