@@ -172,6 +172,11 @@ class Index:
         checked = as_ids(ids, empty=ignore_unknown)
         if len(checked) == 0:
             return 0
+        if self._norms is None:  # a single record should not pay for what it does not need
+            with self._writing:
+                gone, refusal = self._native.forget(checked, ignore_unknown)
+            self._refuse(refusal)
+            return gone
         with self._writing, self._leaving(checked) as leaving:
             gone, refusal = self._native.forget(checked, ignore_unknown)
             self._refuse(refusal)
