@@ -169,5 +169,5 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=15, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -69,7 +69,7 @@ def hashed(x: F32, metric: str) -> F32:
     d = x.shape[1]
     if d < CENTRED_FROM:
         return x
-    return x - (lane_sum(x.astype(np.float64)) / d).astype(np.float32)[:, None]
+    return np.asarray(x - (lane_sum(x.astype(np.float64)) / d).astype(np.float32)[:, None])
 
 
 def table_values(frame: HadamardFrame, x: F32, b: int, metric: str) -> F32:
