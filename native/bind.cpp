@@ -16,4 +16,5 @@ NB_MODULE(_core, module) {
     bind_hashing(module);
     bind_tables(module);
     bind_index(module);
+    bind_pivots(module);
 }

@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include "digest.h"
+#include "dispatch.h"
 #include "parallel.h"
 #include "wiped.h"
 
@@ -17,14 +18,15 @@ namespace {
 
 constexpr int64_t ENCODE_GROUP = 64;
 
-Layout layout_for(const IndexSettings& settings, const Encoder& encoder, bool sourced) {
+Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const Source* source) {
     Layout layout;
     layout.dim = settings.keep_vectors ? encoder.dim : 0;
+    if (source && source->ranks()) return layout;
     if (settings.hamming) {
         layout.hamming_words = (encoder.bits + 63) / 64;
         return layout;
     }
-    const int64_t first = sourced ? 0 : encoder.first_bits();
+    const int64_t first = source ? 0 : encoder.first_bits();
     layout.scan_bytes = (first + 7) / 8;
     layout.tail_words = (encoder.bits - first + 31) / 32;
     layout.has_factor = true;
@@ -39,7 +41,7 @@ Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std
     : settings_(settings),
       encoder_(std::move(encoder)),
       source_(std::move(source)),
-      rows_(layout_for(settings_, *encoder_, source_ != nullptr)) {}
+      rows_(layout_for(settings_, *encoder_, source_.get())) {}
 
 void Index::remove_row(uint32_t row) {
     if (source_) {
@@ -162,6 +164,15 @@ void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t t
 void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
     const Encoder& encoder = *encoder_;
     const int64_t bytes = encoder.code_bytes(), d = encoder.dim;
+    if (source_ && source_->ranks()) {
+        // The source makes codes of its own; all that is needed here is the norm.
+        for (int64_t i = 0; i < n; ++i) {
+            double norm = 0.0;
+            active().norms(x + i * d, d, 1, &norm);
+            write_row(rows[i], x + i * d, nullptr, norm, 0.0f);
+        }
+        return;
+    }
     parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
         const int64_t group = std::min(ENCODE_GROUP, end - begin);
         Wiped<float> scratch(encoder.scratch()), factors(group);

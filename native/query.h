@@ -45,4 +45,12 @@ struct PreparedQuery {
 // `first` bits belong to the first stage; the rest, all of them where a source gives candidates, to the second.
 void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, int64_t first, const float* x);
 
+// Only what true distances need.
+void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x);
+// The two kinds of whole weights by themselves. Tables for the first stage, and half the range of its scores; returns the scale.
+double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tables, int32_t& half);
+// Weights and signs for the second stage, padded to words of 32; returns what one unit is worth.
+double tail_weights(const float* values, int64_t bits, std::vector<uint8_t>& weights, std::vector<uint32_t>& signs,
+                    int32_t& half);
+
 }  // namespace lethevec

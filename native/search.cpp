@@ -88,14 +88,19 @@ public:
           rows_(index.rows_),
           kernels_(active()),
           masks_(masks),
-          eligible_(eligible),
-          chunk_rows_(static_cast<size_t>(rows_.chunk_rows())),
-          chunk_scores_(static_cast<size_t>(rows_.chunk_rows())),
-          chunk_norms_(static_cast<size_t>(rows_.chunk_rows())) {}
+          eligible_(eligible) {
+        if (index.source_ && index.source_->ranks()) return;  // it scans by itself
+        chunk_rows_.resize(static_cast<size_t>(rows_.chunk_rows()));
+        chunk_scores_.resize(static_cast<size_t>(rows_.chunk_rows()));
+        chunk_norms_.resize(static_cast<size_t>(rows_.chunk_rows()));
+    }
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
         const bool hamming = index_.settings_.hamming;
-        prepare(query_, *index_.encoder_, index_.settings_.metric, hamming, index_.first_bits(), x);
+        if (index_.source_ && index_.source_->ranks())
+            prepare_vector(query_, index_.settings_.metric, index_.encoder_->dim, x);
+        else
+            prepare(query_, *index_.encoder_, index_.settings_.metric, hamming, index_.first_bits(), x);
         if (index_.source_) {
             find_candidates(k, effort);
         } else {
@@ -265,8 +270,11 @@ private:
     void find_candidates(int64_t k, double effort) {
         found_.clear();
         ends_.clear();
-        work.scanned +=
+        const SourceWork done =
             index_.source_->candidates(rows_, query_.vector.data(), k, effort, masks_, eligible_, found_, ends_);
+        work.scanned += done.scanned;
+        work.refined += done.refined;
+        if (index_.source_->ranks()) return;
         const bool keep = index_.settings_.keep_vectors;
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
@@ -496,7 +504,8 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
                          int64_t allowed_n, int64_t threads, int64_t* ids, float* distances) const {
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint32_t> masks;
-    const int64_t eligible = fill_masks(rows_, allowed, allowed_n, masks);
+    const bool all = allowed == nullptr && source_ && source_->ranks();
+    const int64_t eligible = all ? rows_.size() : fill_masks(rows_, allowed, allowed_n, masks);
     std::mutex adding;
     SearchWork total;
     parallel_for(n, threads, 1, [&](int64_t begin, int64_t end) {

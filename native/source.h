@@ -10,9 +10,16 @@
 
 namespace lethevec {
 
+// What a source did for a query: rows that it looked at, and those of them that it looked at again.
+struct SourceWork {
+    int64_t scanned = 0, refined = 0;
+};
+
 class Source {
 public:
     virtual ~Source() = default;
+    // Whether it has codes of its own and gives only rows that are worth their true distance. The index then keeps no codes.
+    virtual bool ranks() const { return false; }
     // These rows were filled in and are to be found from now on; x has their vectors, (n, dim). Throws with nothing changed.
     virtual void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) = 0;
     // This row is not to be found any more. Its number stays: it is about to be filled in anew.
@@ -22,10 +29,10 @@ public:
     // Rows to look at for a query, each once, at least `wanted` where there are as many, in groups: group g ends at ends[g], and
     // neither the groups nor their order depend on anything but records and query. More effort only adds rows to groups and
     // groups at the end; or it gives everything, which is no groups at all. `masks` has the rows that may be found, a bit each,
-    // and `allowed` counts them. Returns how many rows it looked at.
-    virtual int64_t candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
-                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
-                               std::vector<size_t>& ends) const = 0;
+    // and `allowed` counts them; a source that ranks is given no masks at all where every row may be found.
+    virtual SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                                  const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                                  std::vector<size_t>& ends) const = 0;
     virtual int64_t bytes() const = 0;
     // A copy of all of its memory, in use or not. For tests.
     virtual void raw_memory(std::vector<uint8_t>& all) const = 0;

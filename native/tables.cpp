@@ -241,16 +241,16 @@ void Tables::renumber(const Rows&, uint32_t last, uint32_t row) {
 
 // --- Search ------------------------------------------------------------------------------------------------------------
 
-int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
-                           const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
-                           std::vector<size_t>& ends) const {
+SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                              const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                              std::vector<size_t>& ends) const {
     const double share = static_cast<double>(rows.size()) / static_cast<double>(std::max<int64_t>(1, allowed));
     const double limit = std::ceil(effort * static_cast<double>(settings_.probes) * share);
     if (static_cast<double>(allowed) <= static_cast<double>(wanted) + static_cast<double>(ROWS_PER_PROBE) * limit) {
         for (size_t word = 0; word < masks.size(); ++word)
             for (uint32_t mask = masks[word]; mask; mask &= mask - 1)
                 found.push_back(static_cast<uint32_t>(word * BLOCK) + static_cast<uint32_t>(__builtin_ctz(mask)));
-        return allowed;
+        return {allowed, 0};
     }
 
     const Frame& frame = *settings_.frame;
@@ -321,7 +321,7 @@ int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted,
             tables_[ahead[some].table].prefetch_head(ahead[some].key);
             blocks[some++].clear();
         }
-        if (some == 0) return looked;
+        if (some == 0) return {looked, 0};
         for (bool more = true, first = true; more; first = false) {
             more = false;
             for (size_t i = 0; i < some; ++i) {
@@ -335,7 +335,7 @@ int64_t Tables::candidates(const Rows& rows, const float* query, int64_t wanted,
             }
         }
         for (size_t i = 0; i < some; ++i, done += 1.0) {
-            if ((done >= limit && found.size() >= enough) || found.size() == all) return looked;
+            if ((done >= limit && found.size() >= enough) || found.size() == all) return {looked, 0};
             blocks[i].pop_back();  // the end of the list
             look_into(ahead[i], blocks[i]);
         }

@@ -38,9 +38,9 @@ public:
     void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) override;
     void leave(const Rows& rows, uint32_t row) override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
-    int64_t candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
-                       const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
-                       std::vector<size_t>& ends) const override;
+    SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                          const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                          std::vector<size_t>& ends) const override;
     int64_t bytes() const override;
     void raw_memory(std::vector<uint8_t>& all) const override;
 

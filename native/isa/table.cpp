@@ -18,6 +18,9 @@ void disagreements(const uint32_t* const*, int64_t, const uint32_t*, const uint8
 float dot(const float*, const float*, int64_t);
 float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
+void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
+void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
+int64_t scan_cell(const ScanQuery&, const CellView&, float, uint32_t*, float*);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
@@ -35,6 +38,9 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          dot,
                          squared_distance,
                          hamming,
+                         products,
+                         mean_scores,
+                         scan_cell,
                          expand,
                          activate};
 

@@ -41,6 +41,17 @@ struct Found {
     float* norms;
 };
 
+// A cell of the source "pivots": codes in blocks as above, and two numbers for each row. The last block may be part empty.
+struct CellView {
+    const uint8_t* codes;
+    const float *sizes, *offsets;
+    const uint32_t* masks;  // a word per block with the bits of the rows that may be found; null for all
+    int64_t rows;
+};
+
+constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
+constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
+
 struct Kernels {
     const char* name;
     int lanes;
@@ -72,6 +83,13 @@ struct Kernels {
     float (*squared_distance)(const float* a, const float* b, int64_t d);
     // Bits that differ, for n codes of `words` words of 64 bits.
     void (*hamming)(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out);
+    // <row, centre> of n rows of d floats with `count` panels: out is (n, count * PANEL). Rounding is not the same everywhere:
+    // only for choosing what to compute exactly.
+    void (*products)(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out);
+    // sum_j query_j mean_j for `blocks` blocks of means; query bytes are at most 127, means -127 to 127, `groups` fours of each.
+    void (*mean_scores)(const uint8_t* query, int64_t groups, const int8_t* means, int64_t blocks, int32_t* out);
+    // Rows of a cell whose key, size * ((2 score - half) * gain - offset), is >= threshold, ascending; returns how many.
+    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, float threshold, uint32_t* slots, float* keys);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.

@@ -80,8 +80,8 @@ def make_config(
         bits = dim * planes
     seed = seed_of(seed)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
-    chosen = source_params(source, dim, source_given)
-    refuse_unfit(source, made, keep_vectors)
+    chosen = source_params(source, dim, seed, source_given)
+    refuse_unfit(source, made, ranking, keep_vectors)
     if made.bits > MAX_BLOCKS * dim:
         raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
     if ranking == "asymmetric" and made.bits > 32_768:

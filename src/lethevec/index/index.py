@@ -74,6 +74,9 @@ class Index:
         tables: int | None = None,
         key_bits: int | None = None,
         probes: int | None = None,
+        cell_size: int | None = None,
+        refine: int | None = None,
+        key: bytes | None = None,
         expected: int | None = None,
         seed: int = 0,
         **params: Any,
@@ -87,7 +90,15 @@ class Index:
             ranking=ranking,
             keep_vectors=keep_vectors,
             source=source,
-            source_given={"tables": tables, "key_bits": key_bits, "probes": probes, "expected": expected},
+            source_given={
+                "tables": tables,
+                "key_bits": key_bits,
+                "probes": probes,
+                "cell_size": cell_size,
+                "refine": refine,
+                "key": key,
+                "expected": expected,
+            },
             seed=seed,
             params=params,
         )
@@ -99,7 +110,7 @@ class Index:
         self._mean_norm = 1.0
         encoder = native_encoder(config.hasher(self._mean_norm), config.metric)
         hamming = config.ranking == "hamming"
-        self._native = core.Index(encoder, config.metric, hamming, config.keep_vectors, native_source(config))
+        self._native = core.Index(encoder, config.metric, hamming, config.keep_vectors, native_source(config, encoder))
         # One change at a time, also where a change is several native calls.
         self._writing = threading.RLock()
 

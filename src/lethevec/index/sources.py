@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import re
+import struct
+from typing import TYPE_CHECKING, Any
 
 from .. import reference
 from .._native import core
@@ -15,8 +17,8 @@ from ..hashing.parameters import integer
 if TYPE_CHECKING:
     from .config import Config
 
-SOURCES = ("scan", "tables")
-Params = tuple[tuple[str, int], ...]
+SOURCES = ("scan", "tables", "pivots")
+Params = tuple[tuple[str, int | str], ...]
 
 #: What a key's bits and a plan of probes fit in (see native/probing.h), and how many buckets all tables may have: every
 #: one of them costs four bytes, filled or not.
@@ -29,16 +31,36 @@ EXPECTED = 100_000
 TABLES = 4
 ROWS_PER_BUCKET = 8
 PROBES_PER_ROOT = 12
+#: The same for pivots: docs/pivots.md.
+MAX_CELL_SIZE = 1 << 20
+CELL_PER_ROOT = 0.22
+CELLS_PER_ROOT = 5.0
+PIVOT_STREAM = 1 << 41
+#: Which sources a parameter is for.
+USED_BY = {
+    "tables": ("tables",),
+    "key_bits": ("tables",),
+    "probes": ("tables", "pivots"),
+    "expected": ("tables", "pivots"),
+    "cell_size": ("pivots",),
+    "refine": ("pivots",),
+    "key": ("pivots",),
+}
 
 
-def source_params(source: str, dim: int, given: dict[str, object]) -> Params:
+def source_params(source: str, dim: int, seed: int, given: dict[str, object]) -> Params:
     """The parameters of a source by name, defaults filled in; `given` has None for what was left open."""
+    for name, value in sorted(given.items()):
+        if value is not None and source not in USED_BY[name]:
+            fitting = " or ".join(f"source={other!r}" for other in USED_BY[name])
+            raise ParameterError(f"{name}: expected only with {fitting}, got source={source!r}")
     if source == "scan":
-        unwanted = sorted(name for name, value in given.items() if value is not None)
-        if unwanted:
-            raise ParameterError(f"{unwanted[0]}: expected only with source='tables', got source={source!r}")
         return ()
     expected = integer("expected", _or(given["expected"], EXPECTED), 1, 1 << 32)
+    return _tables(dim, expected, given) if source == "tables" else _pivots(expected, seed, given)
+
+
+def _tables(dim: int, expected: int, given: dict[str, object]) -> Params:
     most = min(dim, MAX_KEY_BITS)
     key_bits = integer("key_bits", _or(given["key_bits"], default_key_bits(expected, dim)), 1, most)
     tables = integer("tables", _or(given["tables"], TABLES), 1, MAX_TABLES)
@@ -47,6 +69,36 @@ def source_params(source: str, dim: int, given: dict[str, object]) -> Params:
         raise ParameterError(f"tables: expected at most {most} with key_bits={key_bits}, got {tables}")
     probes = integer("probes", _or(given["probes"], default_probes(expected)), 1, MAX_PROBES)
     return (("expected", expected), ("key_bits", key_bits), ("probes", probes), ("tables", tables))
+
+
+def _pivots(expected: int, seed: int, given: dict[str, object]) -> Params:
+    cell_size = integer("cell_size", _or(given["cell_size"], default_cell_size(expected)), 2, MAX_CELL_SIZE)
+    probes = integer("probes", _or(given["probes"], default_cells(expected, cell_size)), 1, MAX_PROBES)
+    refine = integer("refine", _or(given["refine"], 0), 0, 1)
+    key = _hash_key(given["key"], seed)
+    return (("cell_size", cell_size), ("expected", expected), ("key", key), ("probes", probes), ("refine", refine))
+
+
+def _hash_key(given: object, seed: int) -> str:
+    """The key of the hash that makes pivots: 32 hexadecimal digits. By default it follows from the seed."""
+    if given is None:
+        return reference.words(seed, PIVOT_STREAM, 2).astype("<u8").tobytes().hex()
+    if isinstance(given, str) and re.fullmatch("[0-9a-f]{32}", given):
+        return given
+    if isinstance(given, bytes) and len(given) == 16:
+        return given.hex()
+    what = f"{len(given)} bytes" if isinstance(given, bytes) else type(given).__name__
+    raise ParameterError(f"key: expected 16 bytes (or their 32 hexadecimal digits), got {what}")
+
+
+def default_cell_size(expected: int) -> int:
+    """Records of a cell, on average."""
+    return min(MAX_CELL_SIZE, max(16, round(CELL_PER_ROOT * math.sqrt(expected))))
+
+
+def default_cells(expected: int, cell_size: int) -> int:
+    """Cells to look into at effort 1."""
+    return max(8, round(CELLS_PER_ROOT * math.sqrt(expected / cell_size)))
 
 
 def _or(value: object, default: int) -> object:
@@ -63,8 +115,16 @@ def default_probes(expected: int) -> int:
     return max(100, round(PROBES_PER_ROOT * math.sqrt(expected)))
 
 
-def refuse_unfit(source: str, hasher: Hasher, keep_vectors: bool) -> None:
-    """Combinations that cannot be: tables over codes alone are keyed by the vectors that the codes stand for."""
+def refuse_unfit(source: str, hasher: Hasher, ranking: str, keep_vectors: bool) -> None:
+    """Combinations that cannot be: tables over codes alone are keyed by the vectors that the codes stand for; pivots
+    make codes anew when the cells change, which needs vectors."""
+    if source == "pivots":
+        if hasher.family != "progressive":
+            raise ParameterError(f"family: source='pivots' expected 'progressive', got {hasher.family!r}")
+        if ranking != "asymmetric":
+            raise ParameterError(f"ranking: source='pivots' expected 'asymmetric', got {ranking!r}")
+        if not keep_vectors:
+            raise ParameterError("keep_vectors: source='pivots' expected True, got False: its codes are made anew at times")
     if source == "tables" and not keep_vectors and (isinstance(hasher, SimHash) or hasher.bits % hasher.dim):
         raise ParameterError(
             f"keep_vectors=False: source='tables' expected codes that stand for vectors, to make its keys from: "
@@ -73,10 +133,15 @@ def refuse_unfit(source: str, hasher: Hasher, keep_vectors: bool) -> None:
         )
 
 
-def native_source(config: Config) -> core.SourceSettings | None:
+def native_source(config: Config, encoder: core.Encoder) -> core.SourceSettings | None:
     """What the native index makes its source from; None for a scan."""
     if config.source == "scan":
         return None
-    params = dict(config.source_params)
+    params: dict[str, Any] = dict(config.source_params)
+    if config.source == "pivots":
+        k0, k1 = struct.unpack("<QQ", bytes.fromhex(params["key"]))
+        return core.PivotSettings(
+            encoder, config.metric, k0, k1, params["cell_size"], params["probes"], bool(params["refine"])
+        )
     frame = core.Frame.hadamard(reference.tables_frame(config.dim, params["tables"], config.seed).sign)
     return core.TableSettings(frame, params["key_bits"], params["probes"], config.metric == "cosine")

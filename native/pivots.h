@@ -1,0 +1,120 @@
+// The candidate source "pivots": a partition of the records that is a function of a key and of the records, so that it
+// forgets. Mirrors the spec's pivots.py.
+//
+// A keyed hash of its id makes a record a pivot; every record belongs to the cell of the centre nearest to it. Where there are
+// no pivots at all, one cell around zero, the void, holds everything.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cells.h"
+#include "centres.h"
+#include "encoder.h"
+#include "means.h"
+#include "query.h"
+#include "siphash.h"
+#include "source.h"
+
+namespace lethevec {
+
+struct PivotSettings final : SourceSettings {
+    std::shared_ptr<const Encoder> encoder;  // progressive
+    Metric metric = Metric::cosine;
+    SipKey key;
+    int64_t cell_size = 0;
+    int64_t probes = 0;
+    bool refine = false;
+
+    std::unique_ptr<Source> make() const override;
+};
+
+class Pivots final : public Source {
+public:
+    explicit Pivots(const PivotSettings& settings);
+
+    bool ranks() const override { return true; }
+    void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) override;
+    void leave(const Rows& rows, uint32_t row) override;
+    void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
+    SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
+                          const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
+                          std::vector<size_t>& ends) const override;
+    int64_t bytes() const override;
+    void raw_memory(std::vector<uint8_t>& all) const override;
+
+    // For tests and statistics.
+    int64_t cells() const { return centres_.size(); }
+    bool is_void() const { return void_; }
+    const Centres& centres() const { return centres_; }
+    const Means& means() const { return means_; }
+    const Cell& cell(int64_t c) const { return cells_[static_cast<size_t>(c)]; }
+    // The cell and slot that a row says it is in; false where it is in none.
+    bool find(uint32_t row, uint32_t& cell, uint32_t& slot) const;
+
+private:
+    static constexpr uint32_t NONE = UINT32_MAX;
+    static constexpr uint32_t PIECE_ROWS = 4096;
+
+    // Where a row is filed: one more than its cell (0: nowhere), its slot there, and its squared distance to the centre.
+    struct Link {
+        uint32_t cell, slot;
+        float distance;
+    };
+    struct Move {
+        uint32_t row, to;
+        float distance;
+    };
+    struct Piece {
+        std::unique_ptr<Link[]> links;
+        uint32_t rows = 0;
+    };
+
+    bool is_pivot(int64_t id) const { return siphash(settings_.key, static_cast<uint64_t>(id)) < limit_; }
+    Link& link(uint32_t row) const { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
+    bool filed(uint32_t row) const;
+    void take_piece(uint32_t row);
+    void release_piece(uint32_t row);
+
+    // z: the vector, or its direction under cosine.
+    void geometry(const float* x, int64_t n, float* z) const;
+    void append_centre(int64_t id, const float* z, double norm);
+    // Its cell is empty. The last cell takes its number.
+    void remove_centre(uint32_t c);
+    void place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
+               int64_t& placed);
+    void put(uint32_t row, const float* z, uint32_t cell, float distance, const uint8_t* code, const CellNumbers& numbers);
+    void take_out(uint32_t row, const float* z);
+    void take_out(const Rows& rows, uint32_t row);
+
+    // Rows of a cell to wherever is nearest, `without` and the row `except` left out.
+    void plan_own(const Rows& rows, uint32_t cell, uint32_t without, uint32_t except, int64_t threads,
+                  std::vector<Move>& moves) const;
+    // Rows of other cells to those of these centres that are nearer to them.
+    void plan_takeovers(const Rows& rows, const std::vector<uint32_t>& changed, int64_t threads,
+                        std::vector<Move>& moves) const;
+    // Makes the room that `make_moves` needs.
+    void prepare_moves(const std::vector<Move>& moves);
+    void make_moves(const Rows& rows, const std::vector<Move>& moves, int64_t threads);
+    // What is kept of z in a cell. Mirrors `encode` of the spec.
+    struct Workspace;
+    void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
+                Workspace& space) const;
+    // Brings the means of changed cells up to date, and their memory to what it should be.
+    void refresh();
+
+    PivotSettings settings_;
+    int64_t d_;
+    uint64_t limit_;
+    CellShape shape_;
+    bool void_ = true;
+    Centres centres_;  // their values: the centre in the coordinates of every plane
+    Means means_;
+    std::vector<Cell> cells_;
+    std::vector<Piece> pieces_;
+    std::vector<uint8_t> stale_;  // cells whose rows have changed
+    AlignedVector<float> scratch_;  // of refresh, so that it cannot fail
+};
+
+}  // namespace lethevec
