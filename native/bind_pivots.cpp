@@ -61,8 +61,8 @@ void bind_pivots(nb::module_& module) {
                 bytes = pivots.bytes();
                 cells = pivots.is_void() ? 0 : pivots.cells();
                 for (int64_t c = 0; c < pivots.cells(); ++c) {
-                    used += pivots.cell(c).size() > 0;
-                    largest = std::max(largest, pivots.cell(c).size());
+                    used += pivots.contents().size(c) > 0;
+                    largest = std::max(largest, pivots.contents().size(c));
                 }
             });
             return std::make_tuple(bytes, cells, used, largest);
@@ -83,7 +83,7 @@ void bind_pivots(nb::module_& module) {
                 for (int64_t c = 0; c < pivots.cells(); ++c) {
                     ids.push_back(pivots.centres().id(c));
                     real.push_back(!pivots.is_void());
-                    counts.push_back(pivots.cell(c).size());
+                    counts.push_back(pivots.contents().size(c));
                     centres.insert(centres.end(), pivots.centres().row(c), pivots.centres().row(c) + d);
                     sums.insert(sums.end(), pivots.means().sums(c), pivots.means().sums(c) + d);
                     for (int64_t j = 0; j < d; ++j) means.push_back(pivots.means().small(c, j));
@@ -109,14 +109,14 @@ void bind_pivots(nb::module_& module) {
                 const Pivots& pivots = pivots_of(source);
                 codes.resize(static_cast<size_t>(rows.size() * code_bytes));
                 for (int64_t c = 0; c < pivots.cells(); ++c)
-                    for (int64_t slot = 0; slot < pivots.cell(c).size(); ++slot) {
+                    for (uint32_t slot = 0; slot < pivots.contents().size(c); ++slot) {
                         uint32_t own_cell = 0, own_slot = 0;
-                        const uint32_t row = pivots.cell(c).row(slot);
+                        const uint32_t row = pivots.contents().row(c, slot);
                         expect(row < rows.size() && pivots.find(row, own_cell, own_slot), "a cell holds a row that is not there");
                         expect(own_cell == c && own_slot == slot, "a row lies where its link does not say");
                         expect(static_cast<int64_t>(ids.size()) < rows.size(), "the cells hold more rows than the index");
                         CellNumbers numbers;
-                        pivots.cell(c).read(slot, codes.data() + ids.size() * static_cast<size_t>(code_bytes), numbers);
+                        pivots.contents().read(c, slot, codes.data() + ids.size() * static_cast<size_t>(code_bytes), numbers);
                         ids.push_back(rows.id(row));
                         cells.push_back(c);
                         sizes.push_back(numbers.size);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace lethevec {
 
@@ -10,114 +9,156 @@ namespace {
 
 int64_t blocks_for(int64_t rows) { return (rows + BLOCK - 1) / BLOCK; }
 
+int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The upper half of a float, rounded to nearest, ties to even. Finite numbers stay finite: they are far from the largest.
+uint32_t upper_half(float number) {
+    uint32_t bits;
+    std::memcpy(&bits, &number, 4);
+    return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+float from_upper_half(uint32_t half) {
+    const uint32_t bits = half << 16;
+    float number;
+    std::memcpy(&number, &bits, 4);
+    return number;
+}
+
 }  // namespace
 
-void Cell::swap(Cell& other) {
-    Cell held(std::move(*this));
-    this->~Cell();
-    new (this) Cell(std::move(other));
-    other.~Cell();
-    new (&other) Cell(std::move(held));
+Cells::Cells(CellShape shape)
+    : shape_(shape),
+      blocks_(lines((shape.scan_bytes() + 4) * BLOCK), lines(4 * shape.rest_words() * BLOCK)),
+      owners_(1),
+      sizes_(1) {}
+
+void Cells::append() {
+    lists_.reserve(lists_.size() + 1);
+    sizes_.resize(sizes_.size() + 1);
+    lists_.emplace_back(1);
 }
 
-void Cell::reserve(int64_t n) {
-    const int64_t blocks = blocks_for(n);
-    codes_.reserve(blocks);
-    sizes_.reserve(blocks);
-    offsets_.reserve(blocks);
-    rows_.reserve(blocks);
-    tails_.reserve(blocks);
-}
-
-void Cell::append(uint32_t row, const uint8_t* code, const CellNumbers& numbers) {
-    reserve(size_ + 1);
-    const int64_t slot = size_++, blocks = blocks_for(size_);
-    if (blocks > rows_.size()) {
-        codes_.resize(blocks);
-        sizes_.resize(blocks);
-        offsets_.resize(blocks);
-        rows_.resize(blocks);
-        tails_.resize(blocks);
+void Cells::remove(int64_t c) {
+    const int64_t last = count() - 1;
+    if (c != last) {
+        lists_[static_cast<size_t>(c)].swap(lists_[static_cast<size_t>(last)]);
+        for (int64_t b = 0; b < lists_[static_cast<size_t>(c)].size(); ++b)
+            owners_[lists_[static_cast<size_t>(c)][b]] = static_cast<uint32_t>(c);
     }
-    const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
-    uint8_t* to = codes_.at(slot / BLOCK) + slot % BLOCK;
-    for (int64_t g = 0; g < bytes; ++g) to[g * BLOCK] = code[g];
-    if (last) to[(bytes - 1) * BLOCK] = static_cast<uint8_t>(code[bytes - 1] & ((1 << last) - 1));
-    sizes_[slot] = numbers.size;
-    offsets_[slot] = numbers.offset;
-    rows_[slot] = row;
-    uint32_t* tail = tail_of(slot);
-    std::memcpy(tail, &numbers.bias, 4);
-    std::memcpy(tail + 1, &numbers.scale, 4);
-    std::memcpy(tail + 2, code, static_cast<size_t>(shape_.code_bytes()));
+    lists_.pop_back();
+    sizes_.remove(c);
 }
 
-void Cell::remove(int64_t slot) {
-    const int64_t last = size_ - 1, bytes = shape_.scan_bytes();
-    const auto stride = static_cast<size_t>(4 * (2 + shape_.words()));
-    uint8_t *to = codes_.at(slot / BLOCK) + slot % BLOCK, *from = codes_.at(last / BLOCK) + last % BLOCK;
-    for (int64_t g = 0; g < bytes; ++g) {
+void Cells::reserve(const std::vector<int64_t>& incoming) {
+    int64_t more = 0;
+    for (size_t c = 0; c < incoming.size(); ++c) {
+        if (!incoming[c]) continue;
+        const int64_t after = blocks_for(size(static_cast<int64_t>(c)) + incoming[c]);
+        more += after - lists_[c].size();
+        lists_[c].reserve(after);
+    }
+    owners_.reserve(blocks_.size() + more);
+    blocks_.reserve(blocks_.size() + more);
+}
+
+uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumbers& given) {
+    Growing<uint32_t>& list = lists_[static_cast<size_t>(c)];
+    const uint32_t slot = sizes_[c];
+    if (blocks_for(slot + 1) > list.size()) {
+        list.reserve(list.size() + 1);
+        owners_.reserve(blocks_.size() + 1);
+        const uint32_t block = blocks_.append();
+        owners_.grow(blocks_.size());
+        owners_[block] = static_cast<uint32_t>(c);
+        list.grow(list.size() + 1);
+        list[list.size() - 1] = block;
+    }
+    ++sizes_[c];
+    const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
+    uint8_t* to = code(c, slot);
+    for (int64_t g = 0; g < bytes; ++g) to[g * BLOCK] = from[g];
+    if (last) to[(bytes - 1) * BLOCK] = static_cast<uint8_t>(from[bytes - 1] & ((1 << last) - 1));
+    *numbers(c, slot) = upper_half(given.offset) << 16 | upper_half(given.size);
+    uint32_t* tail = rest(c, slot);
+    tail[0] = row;
+    std::memcpy(tail + 1, &given.bias, 4);
+    std::memcpy(tail + 2, &given.scale, 4);
+    write_tail(from, tail + 3);
+    return slot;
+}
+
+void Cells::write_tail(const uint8_t* from, uint32_t* words) const {
+    for (int64_t w = 0; w < shape_.words(); ++w) {
+        uint32_t word = 0;
+        const int64_t begin = shape_.first_bits + 32 * w, end = std::min(shape_.bits, begin + 32);
+        for (int64_t j = begin; j < end;) {
+            // As many bits as the byte has left.
+            const int64_t take = std::min<int64_t>(8 - (j & 7), end - j);
+            word |= static_cast<uint32_t>((from[j >> 3] >> (j & 7)) & ((1 << take) - 1)) << (j - begin);
+            j += take;
+        }
+        words[w] = word;
+    }
+}
+
+void Cells::read_tail(const uint32_t* words, uint8_t* to) const {
+    for (int64_t j = shape_.first_bits; j < shape_.bits; ++j) {
+        const int64_t at = j - shape_.first_bits;
+        if ((words[at / 32] >> (at % 32)) & 1) to[j >> 3] |= static_cast<uint8_t>(1 << (j & 7));
+    }
+}
+
+void Cells::take(int64_t c, uint32_t slot) {
+    Growing<uint32_t>& list = lists_[static_cast<size_t>(c)];
+    const uint32_t last = sizes_[c] - 1;
+    const auto words = static_cast<size_t>(4 * shape_.rest_words());
+    uint8_t *to = code(c, slot), *from = code(c, last);
+    for (int64_t g = 0; g < shape_.scan_bytes(); ++g) {
         to[g * BLOCK] = from[g * BLOCK];
         from[g * BLOCK] = 0;
     }
-    if (slot != last) {
-        sizes_[slot] = sizes_[last];
-        offsets_[slot] = offsets_[last];
-        rows_[slot] = rows_[last];
-        std::memcpy(tail_of(slot), tail_of(last), stride);
+    *numbers(c, slot) = *numbers(c, last);
+    *numbers(c, last) = 0;
+    if (slot != last) std::memcpy(rest(c, slot), rest(c, last), words);
+    wipe(rest(c, last), words);
+    sizes_[c] = last;
+    if (blocks_for(last) == list.size()) return;
+    const uint32_t freed = list[list.size() - 1];
+    list.resize(list.size() - 1);
+    const auto moved = static_cast<uint32_t>(blocks_.size() - 1);
+    if (moved != freed) {
+        const uint32_t owner = owners_[moved];
+        Growing<uint32_t>& others = lists_[owner];
+        *std::find(others.at(0), others.at(0) + others.size(), moved) = freed;
+        owners_[freed] = owner;
     }
-    sizes_[last] = offsets_[last] = 0.0f;
-    rows_[last] = 0;
-    wipe(tail_of(last), stride);
-    size_ = last;
-    if (blocks_for(size_) < rows_.size()) {
-        codes_.resize(blocks_for(size_));
-        sizes_.resize(blocks_for(size_));
-        offsets_.resize(blocks_for(size_));
-        rows_.resize(blocks_for(size_));
-        tails_.resize(blocks_for(size_));
-    }
+    blocks_.remove(freed);
+    owners_.resize(blocks_.size());
 }
 
-void Cell::fit() noexcept {
-    codes_.fit();
-    sizes_.fit();
-    offsets_.fit();
-    rows_.fit();
-    tails_.fit();
+void Cells::read(int64_t c, uint32_t slot, uint8_t* to, CellNumbers& given) const {
+    const uint32_t* tail = rest(c, slot);
+    given.size = from_upper_half(*numbers(c, slot) & 0xffff);
+    given.offset = from_upper_half(*numbers(c, slot) >> 16);
+    std::memcpy(&given.bias, tail + 1, 4);
+    std::memcpy(&given.scale, tail + 2, 4);
+    std::memset(to, 0, static_cast<size_t>(shape_.code_bytes()));
+    for (int64_t g = 0; g < shape_.scan_bytes(); ++g) to[g] = code(c, slot)[g * BLOCK];
+    read_tail(tail + 3, to);
 }
 
-void Cell::read(int64_t slot, uint8_t* code, CellNumbers& numbers) const {
-    const uint32_t* at = tail(slot);
-    numbers.size = sizes_[slot];
-    numbers.offset = offsets_[slot];
-    std::memcpy(&numbers.bias, at, 4);
-    std::memcpy(&numbers.scale, at + 1, 4);
-    std::memcpy(code, at + 2, static_cast<size_t>(shape_.code_bytes()));
+int64_t Cells::bytes() const {
+    int64_t total = blocks_.bytes() + owners_.bytes() + sizes_.bytes();
+    for (const auto& list : lists_) total += list.bytes() + static_cast<int64_t>(sizeof list);
+    return total;
 }
 
-// The parts that a scan reads; the hardware follows once it has seen a part begin.
-void Cell::prefetch() const {
-    const uint8_t* codes = codes_.at(0);
-    const int64_t bytes = std::min<int64_t>(blocks_for(size_) * shape_.scan_bytes() * BLOCK, 2048);
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(codes + at);
-    const int64_t numbers = std::min<int64_t>(size_, 256);
-    for (int64_t at = 0; at < numbers; at += 16) {
-        __builtin_prefetch(sizes_.at(0) + at);
-        __builtin_prefetch(offsets_.at(0) + at);
-    }
-}
-
-int64_t Cell::bytes() const {
-    return codes_.bytes() + sizes_.bytes() + offsets_.bytes() + rows_.bytes() + tails_.bytes();
-}
-
-void Cell::raw_memory(std::vector<uint8_t>& all) const {
-    codes_.raw_memory(all);
+void Cells::raw_memory(std::vector<uint8_t>& all) const {
+    blocks_.raw_memory(all);
+    owners_.raw_memory(all);
     sizes_.raw_memory(all);
-    offsets_.raw_memory(all);
-    rows_.raw_memory(all);
-    tails_.raw_memory(all);
+    for (const auto& list : lists_) list.raw_memory(all);
 }
 
 }  // namespace lethevec

@@ -1,18 +1,19 @@
-// A cell of the source "pivots": its rows, with the codes of their residuals, in blocks that a scan reads in one go.
+// The cells of the source "pivots": which rows each has, with the codes of their residuals, in blocks of 32.
 //
-// Rows of a cell have no order that means anything: the last one fills a gap. The memory of a cell follows from how many rows
-// it has.
+// Rows of a cell have no order that means anything: the last one fills a gap, and so does the last block of all. A row is
+// found by its slot, counted from the cell's first block.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "blocks.h"
 #include "growing.h"
 #include "kernels/kernels.h"
 
 namespace lethevec {
 
-// What is kept of a row beside its code; see the spec's pivots.py.
+// What is kept of a row beside its code; see the spec's pivots.py. Those of the first stage have sixteen bits.
 struct CellNumbers {
     float size, offset;  // first stage
     float scale, bias;   // second stage
@@ -22,54 +23,73 @@ struct CellShape {
     int64_t bits;        // of a whole code
     int64_t first_bits;  // of its first plane
     int64_t scan_bytes() const { return (first_bits + 7) / 8; }
-    int64_t words() const { return (bits + 31) / 32; }
+    int64_t words() const { return (bits - first_bits + 31) / 32; }  // of the planes after the first
     int64_t code_bytes() const { return (bits + 7) / 8; }
+    // Words of a row that only the second stage reads: its number, the bias, then what `disagreements` reads. Rounded up, so
+    // that short ones do not lie across two cache lines.
+    int64_t rest_words() const { return (3 + words() + 7) / 8 * 8; }
 };
 
-class Cell {
+class Cells {
 public:
-    explicit Cell(CellShape shape)
-        : shape_(shape),
-          codes_(shape.scan_bytes() * BLOCK),
-          sizes_(BLOCK),
-          offsets_(BLOCK),
-          rows_(BLOCK),
-          tails_(BLOCK * (2 + shape.words())) {}
-    Cell(Cell&&) = default;
-    // Exchanges what two cells of one shape hold.
-    void swap(Cell& other);
+    explicit Cells(CellShape shape);
 
-    int64_t size() const { return size_; }
-    uint32_t row(int64_t slot) const { return rows_[slot]; }
-    CellView view(const uint32_t* masks) const {
-        return {codes_.at(0), sizes_.at(0), offsets_.at(0), masks, size_};
+    int64_t count() const { return sizes_.size(); }
+    int64_t size(int64_t c) const { return sizes_[c]; }
+    const uint32_t* sizes() const { return sizes_.at(0); }
+
+    // A new last cell, empty. May throw, changing nothing.
+    void append();
+    // Cell c must be empty; the last cell takes its number.
+    void remove(int64_t c);
+
+    // So that adding `incoming[c]` rows to every cell c cannot fail. May throw, changing nothing that can be seen.
+    void reserve(const std::vector<int64_t>& incoming);
+    // Returns the slot. May throw, changing nothing, unless room was reserved.
+    uint32_t add(int64_t c, uint32_t row, const uint8_t* code, const CellNumbers& numbers);
+    // The last row takes the slot.
+    void take(int64_t c, uint32_t slot);
+    void renumber(int64_t c, uint32_t slot, uint32_t row) { rest(c, slot)[0] = row; }
+    // Gives back what `reserve` took too much: for a cell, and for all of them.
+    void fit(int64_t c) noexcept { lists_[static_cast<size_t>(c)].fit(); }
+    void fit() noexcept {
+        owners_.fit();
+        blocks_.fit();
     }
-    const uint32_t* rows() const { return rows_.at(0); }
-    // The bias, then what `disagreements` reads: the scale, then all bits of the code.
-    const uint32_t* tail(int64_t slot) const { return tails_.at(0) + slot * (2 + shape_.words()); }
 
-    // Room for n rows, so that `append` cannot fail. May throw, changing nothing.
-    void reserve(int64_t n);
-    void append(uint32_t row, const uint8_t* code, const CellNumbers& numbers);
-    // The last row takes the slot. Returns the row that is there now; `slot` may be past the end then.
-    void remove(int64_t slot);
-    void renumber(int64_t slot, uint32_t row) { rows_[slot] = row; }
-    void fit() noexcept;
+    uint32_t row(int64_t c, uint32_t slot) const { return rest(c, slot)[0]; }
+    void read(int64_t c, uint32_t slot, uint8_t* code, CellNumbers& numbers) const;
 
-    void read(int64_t slot, uint8_t* code, CellNumbers& numbers) const;
-    void prefetch() const;
+    // For a scan: the blocks of a cell, and a block's parts.
+    int64_t blocks(int64_t c) const { return (size(c) + BLOCK - 1) / BLOCK; }
+    const uint32_t* list(int64_t c) const { return lists_[static_cast<size_t>(c)].at(0); }
+    void ask_for_head(int64_t c) const { __builtin_prefetch(&lists_[static_cast<size_t>(c)]); }
+    const uint8_t* scanned(uint32_t block) const { return blocks_.scan(block); }
+    const uint32_t* rest_of(uint32_t block, uint32_t place) const {
+        return reinterpret_cast<const uint32_t*>(blocks_.rest(block)) + place * shape_.rest_words();
+    }
+
     int64_t bytes() const;
     void raw_memory(std::vector<uint8_t>& all) const;
 
 private:
-    uint32_t* tail_of(int64_t slot) { return tails_.at(0) + slot * (2 + shape_.words()); }
+    uint32_t block_of(int64_t c, uint32_t slot) const { return lists_[static_cast<size_t>(c)][slot / BLOCK]; }
+    uint32_t* rest(int64_t c, uint32_t slot) const {
+        return reinterpret_cast<uint32_t*>(blocks_.rest(block_of(c, slot))) + (slot % BLOCK) * shape_.rest_words();
+    }
+    // Bits [first_bits, bits) of a code in words, and back.
+    void write_tail(const uint8_t* from, uint32_t* words) const;
+    void read_tail(const uint32_t* words, uint8_t* to) const;
+    uint8_t* code(int64_t c, uint32_t slot) const { return blocks_.scan(block_of(c, slot)) + slot % BLOCK; }
+    uint32_t* numbers(int64_t c, uint32_t slot) const {
+        return reinterpret_cast<uint32_t*>(blocks_.scan(block_of(c, slot)) + shape_.scan_bytes() * BLOCK) + slot % BLOCK;
+    }
 
     CellShape shape_;
-    int64_t size_ = 0;
-    // In blocks of BLOCK rows.
-    Growing<uint8_t> codes_;
-    Growing<float> sizes_, offsets_;
-    Growing<uint32_t> rows_, tails_;
+    Blocks blocks_;
+    Growing<uint32_t> owners_;  // the cell of each block
+    Growing<uint32_t> sizes_;   // rows of each cell
+    std::vector<Growing<uint32_t>> lists_;  // blocks of each cell
 };
 
 }  // namespace lethevec

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "pages.h"
 #include "wipe.h"
 
 namespace lethevec {
@@ -32,6 +33,12 @@ public:
           room_(std::exchange(other.room_, 0)),
           data_(std::exchange(other.data_, nullptr)) {}
     Growing& operator=(Growing&&) = delete;
+    // Two of one stride.
+    void swap(Growing& other) noexcept {
+        std::swap(size_, other.size_);
+        std::swap(room_, other.room_);
+        std::swap(data_, other.data_);
+    }
     ~Growing() { free(data_, room_); }
 
     int64_t size() const { return size_; }
@@ -51,6 +58,11 @@ public:
         size_ = n;
         fit();
     }
+    // Uses what was reserved, and keeps what was reserved beyond.
+    void grow(int64_t n) {
+        reserve(n);
+        size_ = n;
+    }
     // Gives back what `reserve` took too much. Where even that needs memory that there is not, it stays.
     void fit() noexcept {
         if (room_for(size_) >= room_) return;
@@ -64,7 +76,7 @@ public:
         if (i != size_ - 1) std::memcpy(at(i), at(size_ - 1), static_cast<size_t>(stride_) * sizeof(T));
         resize(size_ - 1);
     }
-    int64_t bytes() const { return room_for(size_) * stride_ * static_cast<int64_t>(sizeof(T)); }
+    int64_t bytes() const { return bytes_of(room_for(size_)); }
     void raw_memory(std::vector<uint8_t>& all) const {
         const auto* from = reinterpret_cast<const uint8_t*>(data_);
         all.insert(all.end(), from, from + static_cast<size_t>(room_ * stride_) * sizeof(T));
@@ -73,21 +85,16 @@ public:
 private:
     void move_to(int64_t room) {
         T* fresh = nullptr;
-        const size_t bytes = static_cast<size_t>(room * stride_) * sizeof(T);
         if (room > 0) {
-            fresh = static_cast<T*>(::operator new(bytes, std::align_val_t{64}));
-            std::memset(static_cast<void*>(fresh), 0, bytes);
+            fresh = static_cast<T*>(allocate_pages(bytes_of(room)));
             if (size_ > 0) std::memcpy(static_cast<void*>(fresh), data_, static_cast<size_t>(size_ * stride_) * sizeof(T));
         }
         free(data_, room_);
         data_ = fresh;
         room_ = room;
     }
-    void free(T* data, int64_t room) {
-        if (!data) return;
-        wipe(data, static_cast<size_t>(room * stride_) * sizeof(T));
-        ::operator delete(data, std::align_val_t{64});
-    }
+    void free(T* data, int64_t room) { free_pages(data, bytes_of(room)); }
+    int64_t bytes_of(int64_t groups) const { return groups * stride_ * static_cast<int64_t>(sizeof(T)); }
 
     int64_t stride_;
     int64_t size_ = 0, room_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "dispatch.h"
 #include "pivots.h"
@@ -14,14 +15,14 @@ namespace lethevec {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr float LOWEST = -std::numeric_limits<float>::infinity();
+constexpr int64_t SPAN = 8;  // cells that say how large estimates are
 
 struct Plan {
     int64_t first;      // cells whose rows share one threshold
     int64_t probed;     // cells to look into
-    double reference;   // ranks of the first stage
-    double survivors;
-    double rank;        // and of the second
+    int64_t reference;  // ranks of the first stage
+    int64_t survivors;
+    int64_t rank;       // and of the second
 };
 
 Plan plan_for(double probes, int64_t records, int64_t allowed, int64_t k, double effort) {
@@ -31,9 +32,9 @@ Plan plan_for(double probes, int64_t records, int64_t allowed, int64_t k, double
     Plan plan;
     plan.first = std::max<int64_t>(1, whole(probes * share / 8.0));
     plan.probed = std::max(plan.first, whole(effort * probes * share));
-    plan.reference = std::ceil(std::max(wanted, first_rank / 2.0));
-    plan.survivors = std::max(plan.reference, std::ceil(effort * first_rank));
-    plan.rank = std::ceil(std::max(wanted, effort * (50.0 + 5.0 * wanted)));
+    plan.reference = whole(std::max(wanted, first_rank / 2.0));
+    plan.survivors = std::max(plan.reference, whole(effort * first_rank));
+    plan.rank = whole(std::max(wanted, effort * (50.0 + 5.0 * wanted)));
     return plan;
 }
 
@@ -47,8 +48,10 @@ struct Scale {
         return {low, std::isfinite(inverse) ? inverse : 0.0f, buckets};
     }
     int32_t bucket(float estimate) const {
-        const float at = (estimate - low) * inverse;
-        return static_cast<int32_t>(std::min(std::max(at, 0.0f), static_cast<float>(buckets - 1)));
+        float at = (estimate - low) * inverse;
+        at = at > 0.0f ? at : 0.0f;
+        const float last = static_cast<float>(buckets - 1);
+        return static_cast<int32_t>(at < last ? at : last);
     }
     // Everything in buckets up to `last` is below this, whatever rounding does.
     float above(int32_t last, float base) const {
@@ -62,57 +65,152 @@ struct Scale {
 // only ever falls, so what lies above it need not be counted any more.
 class Rank {
 public:
-    Rank(double rank, int32_t buckets) : rank_(rank), value_(buckets - 1) {}
+    Rank(int64_t rank, int32_t buckets) : rank_(rank), value_(buckets - 1) {}
     int32_t value() const { return value_; }
     void count(int32_t bucket) { within_ += bucket <= value_; }
-    void fall(const std::vector<uint32_t>& counts) {
-        while (value_ > 0 && within_ - counts[static_cast<size_t>(value_)] >= rank_)
-            within_ -= counts[static_cast<size_t>(value_--)];
+    void fall(const uint32_t* counts) {
+        while (value_ > 0 && within_ - counts[value_] >= rank_) within_ -= counts[value_--];
     }
 
 private:
-    double rank_, within_ = 0.0;
+    int64_t rank_, within_ = 0;
     int32_t value_;
 };
 
-// Cells by falling key, then by rising id; made only as far as it is asked for.
+// Cells that hold rows, by falling key and then by rising id; made only as far as it is asked for.
 class Order {
 public:
     Order(const float* keys, const Pivots& pivots, int64_t likely) : keys_(keys), pivots_(pivots) {
-        for (int64_t c = 0; c < pivots.cells(); ++c)
-            if (pivots.cell(c).size() > 0) cells_.push_back(static_cast<uint32_t>(c));
-        extend(likely);
+        const uint32_t* sizes = pivots.contents().sizes();
+        const int64_t n = pivots.cells();
+        for (int64_t c = 0; c < n; ++c) size_ += sizes[c] > 0;
+        if (likely < size_) {
+            pick(likely, sizes, n);
+        } else {
+            for (int64_t c = 0; c < n; ++c)
+                if (sizes[c] > 0) take(static_cast<uint32_t>(c));
+        }
+        sort();
     }
-    int64_t size() const { return static_cast<int64_t>(cells_.size()); }
+    int64_t size() const { return size_; }
     uint32_t at(int64_t i) {
-        if (i >= sorted_) extend(size());
-        return cells_[static_cast<size_t>(i)];
+        if (i >= static_cast<int64_t>(cells_.size())) cells_ = Order(keys_, pivots_, size_).cells_;
+        return static_cast<uint32_t>(cells_[static_cast<size_t>(i)]);
     }
 
 private:
-    void extend(int64_t to) {
-        const auto nearer = [&](uint32_t a, uint32_t b) {
-            if (keys_[a] != keys_[b]) return keys_[a] > keys_[b];
-            return pivots_.centres().id(a) < pivots_.centres().id(b);
+    static constexpr int64_t INTERVALS = 1024;
+
+    // The key so that larger ones come first as whole numbers, then the cell.
+    void take(uint32_t c) {
+        uint32_t bits;
+        const float key = keys_[c] + 0.0f;  // the two zeros are one
+        __builtin_memcpy(&bits, &key, sizeof bits);
+        bits = bits >> 31 ? bits : ~bits & 0x7fffffffu;
+        cells_.push_back(static_cast<uint64_t>(bits) << 32 | c);
+    }
+
+    // At least `likely` cells with the largest keys. They are counted in equal intervals, and whole intervals are taken.
+    void pick(int64_t likely, const uint32_t* sizes, int64_t n) {
+        // Several at a time: one after the other, each comparison would wait for the last.
+        constexpr int64_t TOGETHER = 8;
+        float lows[TOGETHER], highs[TOGETHER];
+        for (int64_t i = 0; i < TOGETHER; ++i) lows[i] = highs[i] = keys_[std::min(i, n - 1)];
+        int64_t from = 0;
+        for (; from + TOGETHER <= n; from += TOGETHER)
+            for (int64_t i = 0; i < TOGETHER; ++i) {
+                lows[i] = keys_[from + i] < lows[i] ? keys_[from + i] : lows[i];
+                highs[i] = keys_[from + i] > highs[i] ? keys_[from + i] : highs[i];
+            }
+        float low = *std::min_element(lows, lows + TOGETHER), high = *std::max_element(highs, highs + TOGETHER);
+        for (; from < n; ++from) {
+            low = std::min(low, keys_[from]);
+            high = std::max(high, keys_[from]);
+        }
+        const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
+        std::unique_ptr<uint16_t[]> at(new uint16_t[static_cast<size_t>(n)]);
+        uint32_t counts[INTERVALS + 1] = {};
+        for (int64_t c = 0; c < n; ++c) {
+            const auto interval = static_cast<int32_t>(std::min((keys_[c] - low) * scale, static_cast<float>(INTERVALS - 1)));
+            at[static_cast<size_t>(c)] = static_cast<uint16_t>(interval);
+        }
+        for (int64_t c = 0; c < n; ++c) counts[at[static_cast<size_t>(c)]] += sizes[c] > 0;
+        int64_t cut = INTERVALS, reached = 0;
+        while (reached < likely) reached += counts[--cut];
+        cells_.reserve(static_cast<size_t>(reached));
+        for (int64_t c = 0; c < n; ++c)
+            if (at[static_cast<size_t>(c)] >= cut && sizes[c] > 0) take(static_cast<uint32_t>(c));
+    }
+
+    void sort() {
+        std::sort(cells_.begin(), cells_.end());
+        const auto by_id = [&](uint64_t a, uint64_t b) {
+            return pivots_.centres().id(static_cast<uint32_t>(a)) < pivots_.centres().id(static_cast<uint32_t>(b));
         };
-        const auto begin = cells_.begin() + sorted_, end = cells_.begin() + std::min(to, size());
-        if (begin >= end) return;
-        if (end != cells_.end()) std::nth_element(begin, end - 1, cells_.end(), nearer);
-        std::sort(begin, end, nearer);
-        sorted_ = end - cells_.begin();
+        for (size_t from = 0; from + 1 < cells_.size();) {
+            size_t to = from + 1;
+            while (to < cells_.size() && cells_[to] >> 32 == cells_[from] >> 32) ++to;
+            if (to - from > 1) std::sort(cells_.begin() + static_cast<int64_t>(from), cells_.begin() + static_cast<int64_t>(to), by_id);
+            from = to;
+        }
     }
 
     const float* keys_;
     const Pivots& pivots_;
-    std::vector<uint32_t> cells_;
-    int64_t sorted_ = 0;
+    int64_t size_ = 0;
+    std::vector<uint64_t> cells_;
+};
+
+// The blocks of cells in the order in which they are looked into, and a few more pointers, so that one may read ahead.
+class Path {
+public:
+    Path(const Cells& cells, Order& order, int64_t groups) : cells_(cells) {
+        constexpr int64_t AHEAD = 12;
+        int64_t blocks = CELL_AHEAD;
+        for (int64_t g = 0; g < groups; ++g) blocks += cells.blocks(order.at(g));
+        pointers_.reserve(static_cast<size_t>(blocks));
+        numbers_.reserve(static_cast<size_t>(blocks));
+        // A list is two steps away: its head, then where that points to.
+        for (int64_t g = -2 * AHEAD; g < groups; ++g) {
+            if (g + 2 * AHEAD < groups) cells.ask_for_head(order.at(g + 2 * AHEAD));
+            if (g + AHEAD >= 0 && g + AHEAD < groups) __builtin_prefetch(cells.list(order.at(g + AHEAD)));
+            if (g >= 0) append(order.at(g));
+        }
+        finish();
+    }
+    // Another cell, by itself.
+    void restart(uint32_t c) {
+        pointers_.clear();
+        numbers_.clear();
+        append(c);
+        finish();
+    }
+    const uint8_t* const* pointers(size_t from) const { return pointers_.data() + from; }
+    uint32_t block(size_t at) const { return numbers_[at]; }
+
+private:
+    void append(uint32_t c) {
+        const uint32_t* list = cells_.list(c);
+        for (int64_t b = 0; b < cells_.blocks(c); ++b) {
+            numbers_.push_back(list[b]);
+            pointers_.push_back(cells_.scanned(list[b]));
+        }
+    }
+    void finish() {
+        for (int64_t i = 0; i < CELL_AHEAD; ++i) pointers_.push_back(pointers_.back());
+    }
+
+    const Cells& cells_;
+    std::vector<const uint8_t*> pointers_;
+    std::vector<uint32_t> numbers_;
 };
 
 // A row that the first stage let pass.
 struct Entry {
-    uint32_t cell, slot;
-    int32_t group, bucket;
-    float base;
+    uint32_t place;  // block * BLOCK + place in it
+    uint32_t group;
+    int16_t bucket;
+    uint16_t score;
 };
 
 }  // namespace
@@ -122,7 +220,7 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
                               std::vector<size_t>&) const {
     const Plan plan = plan_for(static_cast<double>(settings_.probes), rows.size(), allowed, wanted, effort);
     auto permitted = [&](uint32_t row) { return masks.empty() || (masks[row / BLOCK] >> (row % BLOCK) & 1); };
-    if (static_cast<double>(allowed) <= plan.rank) {
+    if (allowed <= plan.rank) {
         for (uint32_t row = 0; row < rows.size(); ++row)
             if (permitted(row)) found.push_back(row);
         return {allowed, 0};
@@ -146,79 +244,108 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
                          static_cast<float>(ip ? unit / alignment : 2.0 * unit / alignment)};
     for (int64_t j = 0; j < encoder.bits; ++j)
         values[static_cast<size_t>(j)] = values[static_cast<size_t>(j)] * encoder.weights[static_cast<size_t>(j / d_)];
-    const auto tail_unit = static_cast<float>(tail_weights(values.data(), encoder.bits, weights, signs, whole));
+    const auto first_unit = static_cast<float>(unit * static_cast<double>(encoder.weights[0]));
+    const auto tail_unit = static_cast<float>(tail_weights(values.data() + d_, encoder.bits - d_, weights, signs, whole));
 
     auto base_of = [&](uint32_t c) {
         return ip ? -kernels.dot(query, centres_.row(c), d_) : kernels.squared_distance(query, centres_.row(c), d_);
     };
-    const uint32_t nearest = order.at(0);
-    float low = 0.0f, size = base_of(nearest);
-    if (ip) {
-        double query_norm = 0.0, centre_norm = 0.0;
-        kernels.norms(query, d_, 1, &query_norm);
-        kernels.norms(centres_.row(nearest), d_, 1, &centre_norm);
-        const float product = static_cast<float>(query_norm) * static_cast<float>(centre_norm);
-        low = size - product;
-        size = product;
+    const int64_t sure = std::min(plan.probed, order.size());
+    std::vector<float> bases;  // of every group
+    bases.reserve(static_cast<size_t>(sure));
+    for (int64_t g = -6; g < sure; ++g) {
+        if (g + 6 < sure)
+            for (int64_t j = 0; j < d_; j += 16) __builtin_prefetch(centres_.row(order.at(g + 6)) + j);
+        if (g >= 0) bases.push_back(base_of(order.at(g)));
     }
+    // The span of estimates is taken from several cells: a query that is a pivot has no distance to its own.
+    float low = 0.0f, size = 0.0f;
+    for (int64_t g = 0; g < std::min(SPAN, order.size()); ++g) {
+        float span = g < sure ? bases[static_cast<size_t>(g)] : base_of(order.at(g));
+        if (ip) {
+            double query_norm = 0.0, centre_norm = 0.0;
+            kernels.norms(query, d_, 1, &query_norm);
+            kernels.norms(centres_.row(order.at(g)), d_, 1, &centre_norm);
+            span = static_cast<float>(query_norm) * static_cast<float>(centre_norm);
+        }
+        size = std::max(size, span);
+    }
+    if (ip) low = bases[0] - size;
     const Scale coarse = Scale::over(low, size, 256.0f, 1024), fine = Scale::over(low, size, 1024.0f, 4096);
 
     // The first stage, cell by cell.
     SourceWork work;
     std::vector<Entry> entries;
-    entries.reserve(static_cast<size_t>(2.0 * plan.survivors) + 256);
+    entries.reserve(static_cast<size_t>(2 * std::min(plan.survivors, allowed)) + 256);
     std::vector<uint32_t> counts(static_cast<size_t>(coarse.buckets), 0), slots, cell_masks;
+    std::vector<uint16_t> scores;
     std::vector<float> raw;
-    std::vector<int32_t> reference_limits;  // by group
+    std::vector<int32_t> buckets, reference_limits;  // of a cell; of every group
     Rank survivors(plan.survivors, coarse.buckets), reference(plan.reference, coarse.buckets);
-    size_t settled = 0;  // entries of groups whose threshold is known
+    size_t passed = 0, settled = 0;  // entries, and those of groups whose threshold is known
     int64_t seen = 0, group = 0;
+    Path path(cells_, order, sure);
+    size_t at = 0;  // on the path
     for (; group < order.size() && (group < plan.probed || seen < wanted); ++group) {
         const uint32_t c = order.at(group);
-        const Cell& cell = cells_[c];
-        if (group + 1 < plan.probed && group + 1 < order.size()) {
-            const uint32_t next = order.at(group + 1);
-            cells_[next].prefetch();
-            for (int64_t j = 0; j < d_; j += 16) __builtin_prefetch(centres_.row(next) + j);
+        if (group >= sure) {
+            path.restart(c);
+            at = 0;
+            bases.push_back(base_of(c));
         }
-        if (static_cast<size_t>(cell.size()) > slots.size()) {
-            slots.resize(static_cast<size_t>(cell.size()));
-            raw.resize(static_cast<size_t>(cell.size()));
+        const int64_t rows_here = cells_.size(c);
+        if (static_cast<size_t>(rows_here) > slots.size()) {
+            slots.resize(static_cast<size_t>(rows_here));
+            raw.resize(static_cast<size_t>(rows_here));
+            buckets.resize(static_cast<size_t>(rows_here));
+            scores.resize(static_cast<size_t>(rows_here));
         }
         const uint32_t* allowed_here = nullptr;
-        int64_t here = cell.size();
+        int64_t here = rows_here;
         if (!masks.empty()) {
-            cell_masks.assign(static_cast<size_t>((cell.size() + BLOCK - 1) / BLOCK), 0);
+            cell_masks.assign(static_cast<size_t>(cells_.blocks(c)), 0);
             here = 0;
-            for (int64_t slot = 0; slot < cell.size(); ++slot) {
-                if (!permitted(cell.row(slot))) continue;
-                cell_masks[static_cast<size_t>(slot / BLOCK)] |= uint32_t{1} << (slot % BLOCK);
+            for (uint32_t slot = 0; slot < rows_here; ++slot) {
+                if (!permitted(cells_.row(c, slot))) continue;
+                cell_masks[slot / BLOCK] |= uint32_t{1} << (slot % BLOCK);
                 ++here;
             }
             allowed_here = cell_masks.data();
         }
         seen += here;
-        const float base = base_of(c);
+        const float base = bases[static_cast<size_t>(group)];
         const int32_t limit = survivors.value();
         const float threshold = base - coarse.above(limit, base);
-        const int64_t n = kernels.scan_cell(scan, cell.view(allowed_here), threshold, slots.data(), raw.data());
+        const int64_t n =
+            kernels.scan_cell(scan, {path.pointers(at), allowed_here, rows_here}, threshold, {slots.data(), scores.data(), raw.data()});
+        for (int64_t i = 0; i < n; ++i) buckets[static_cast<size_t>(i)] = coarse.bucket(base - raw[static_cast<size_t>(i)]);
+        entries.resize(passed + static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) {
-            const int32_t bucket = coarse.bucket(base - raw[static_cast<size_t>(i)]);
+            const int32_t bucket = buckets[static_cast<size_t>(i)];
             if (bucket > limit) continue;
             ++counts[static_cast<size_t>(bucket)];
             survivors.count(bucket);
             reference.count(bucket);
-            entries.push_back({c, slots[static_cast<size_t>(i)], static_cast<int32_t>(group), bucket, base});
+            const uint32_t slot = slots[static_cast<size_t>(i)];
+            const auto block = static_cast<uint32_t>(path.block(at + slot / BLOCK));
+            entries[passed++] = {block * static_cast<uint32_t>(BLOCK) + slot % static_cast<uint32_t>(BLOCK),
+                                 static_cast<uint32_t>(group), static_cast<int16_t>(bucket), scores[static_cast<size_t>(i)]};
         }
-        survivors.fall(counts);
-        reference.fall(counts);
+        entries.resize(passed);
+        at += static_cast<size_t>(cells_.blocks(c));
+        survivors.fall(counts.data());
+        reference.fall(counts.data());
         reference_limits.push_back(reference.value());
         if (group + 1 < plan.first && group + 1 < order.size()) continue;
+        // Written without a branch: which entries stay cannot be predicted.
         size_t kept = settled;
-        for (size_t i = settled; i < entries.size(); ++i)
-            if (entries[i].bucket <= survivors.value()) entries[kept++] = entries[i];
+        for (size_t i = settled; i < entries.size(); ++i) {
+            const Entry entry = entries[i];
+            entries[kept] = entry;
+            kept += entry.bucket <= survivors.value();
+        }
         entries.resize(kept);
-        settled = kept;
+        settled = passed = kept;
     }
     work.scanned = seen;
     work.refined = static_cast<int64_t>(entries.size());
@@ -232,29 +359,31 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
     std::vector<const uint32_t*> tails(n);
     std::vector<uint32_t> differ(n), fine_counts(static_cast<size_t>(fine.buckets), 0);
     std::vector<float> scales(n);
-    std::vector<int32_t> buckets(n);
-    for (size_t i = 0; i < n; ++i) tails[i] = cells_[entries[i].cell].tail(entries[i].slot) + 1;
+    buckets.resize(n);
+    for (size_t i = 0; i < n; ++i)
+        tails[i] = cells_.rest_of(entries[i].place / static_cast<uint32_t>(BLOCK), entries[i].place % static_cast<uint32_t>(BLOCK)) + 2;
     kernels.disagreements(tails.data(), static_cast<int64_t>(n), signs.data(), weights.data(), shape_.words(), differ.data(),
                           scales.data());
     for (size_t i = 0; i < n; ++i) {
         float bias;
         __builtin_memcpy(&bias, tails[i] - 1, sizeof bias);
-        const float product = static_cast<float>(whole - 2 * static_cast<int32_t>(differ[i])) * tail_unit;
-        buckets[i] = fine.bucket(entries[i].base + (bias - product * scales[i]));
+        const float first = static_cast<float>(2 * static_cast<int32_t>(entries[i].score) - half) * first_unit;
+        const float rest = static_cast<float>(whole - 2 * static_cast<int32_t>(differ[i])) * tail_unit;
+        buckets[i] = fine.bucket(bases[entries[i].group] + (bias - (first + rest) * scales[i]));
     }
     Rank rank(plan.rank, fine.buckets);
     for (size_t i = 0; i < n;) {
         // Groups up to the first threshold go together, the others one by one.
-        const int32_t from = std::max(entries[i].group, static_cast<int32_t>(last_first));
+        const uint32_t from = std::max(entries[i].group, static_cast<uint32_t>(last_first));
         size_t end = i;
         for (; end < n && entries[end].group <= from; ++end) {
-            if (entries[end].bucket > reference_limits[static_cast<size_t>(entries[end].group)]) continue;
+            if (entries[end].bucket > reference_limits[entries[end].group]) continue;
             ++fine_counts[static_cast<size_t>(buckets[end])];
             rank.count(buckets[end]);
         }
-        rank.fall(fine_counts);
+        rank.fall(fine_counts.data());
         for (; i < end; ++i)
-            if (buckets[i] <= rank.value()) found.push_back(cells_[entries[i].cell].row(entries[i].slot));
+            if (buckets[i] <= rank.value()) found.push_back(tails[i][-2]);
     }
     return work;
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t STRIDE = 4096;  // rows that are worked out, then filed
 constexpr int64_t GRAIN = 64;     // rows that are worth a thread
+constexpr float SMALL = 1e-30f;
 constexpr double PI = 3.14159265358979323846;
 
 // sum_j b_j values_j over d bits of a code, in the order of the spec's lane_sum.
@@ -42,6 +43,8 @@ Pivots::Pivots(const PivotSettings& settings)
       shape_{settings.encoder->bits, settings.encoder->dim},
       centres_(d_, settings.encoder->bits),
       means_(d_),
+      cells_(shape_),
+      samples_(settings.refine ? std::make_unique<Samples>(d_) : nullptr),
       scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))) {
     append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
 }
@@ -62,6 +65,7 @@ bool Pivots::find(uint32_t row, uint32_t& cell, uint32_t& slot) const {
 void Pivots::take_piece(uint32_t row) {
     const size_t p = row / PIECE_ROWS;
     if (p >= pieces_.size()) pieces_.resize(p + 1);
+    if (samples_ && !pieces_[p].homes) pieces_[p].homes.reset(new Home[PIECE_ROWS]());
     if (!pieces_[p].links) pieces_[p].links.reset(new Link[PIECE_ROWS]());
     ++pieces_[p].rows;
 }
@@ -69,24 +73,25 @@ void Pivots::take_piece(uint32_t row) {
 void Pivots::release_piece(uint32_t row) {
     Piece& piece = pieces_[row / PIECE_ROWS];
     link(row) = Link{};
-    if (--piece.rows == 0) piece.links.reset();
+    if (samples_) home(row) = Home{};
+    if (--piece.rows == 0) {
+        piece.links.reset();
+        piece.homes.reset();
+    }
     while (!pieces_.empty() && !pieces_.back().links) pieces_.pop_back();
 }
 
 void Pivots::put(uint32_t row, const float* z, uint32_t cell, float distance, const uint8_t* code,
                  const CellNumbers& numbers) {
-    Cell& to = cells_[cell];
-    to.append(row, code, numbers);
-    link(row) = {cell + 1, static_cast<uint32_t>(to.size() - 1), distance};
+    link(row) = {cell + 1, cells_.add(cell, row, code, numbers), distance};
     means_.add(cell, z);
     stale_[cell] = 1;
 }
 
 void Pivots::take_out(uint32_t row, const float* z) {
     const Link at = link(row);
-    Cell& from = cells_[at.cell - 1];
-    from.remove(at.slot);
-    if (at.slot < from.size()) link(from.row(at.slot)).slot = at.slot;
+    cells_.take(at.cell - 1, at.slot);
+    if (at.slot < cells_.size(at.cell - 1)) link(cells_.row(at.cell - 1, at.slot)).slot = at.slot;
     link(row) = Link{};
     means_.subtract(at.cell - 1, z);
     stale_[at.cell - 1] = 1;
@@ -101,10 +106,12 @@ void Pivots::take_out(const Rows& rows, uint32_t row) {
 void Pivots::refresh() {
     for (size_t c = 0; c < stale_.size(); ++c) {
         if (!stale_[c]) continue;
-        means_.refresh(static_cast<int64_t>(c), cells_[c].size(), *settings_.encoder->frame, scratch_.data());
-        cells_[c].fit();
+        const auto cell = static_cast<int64_t>(c);
+        means_.refresh(cell, cells_.size(cell), *settings_.encoder->frame, scratch_.data());
+        cells_.fit(cell);
         stale_[c] = 0;
     }
+    cells_.fit();
     wipe(scratch_.data(), scratch_.size() * sizeof(float));
 }
 
@@ -124,34 +131,55 @@ void Pivots::geometry(const float* x, int64_t n, float* z) const {
 }
 
 void Pivots::append_centre(int64_t id, const float* z, double norm) {
-    const Frame& frame = *settings_.encoder->frame;
-    Wiped<float> scratch(frame.scratch());
-    cells_.reserve(cells_.size() + 1);
+    const int64_t c = centres_.size();
     stale_.reserve(stale_.size() + 1);
-    means_.append(norm);
     try {
+        means_.append(norm);
         centres_.append(id, z);
+        if (samples_) {
+            samples_->pivots.append(id, z);
+            samples_->sums.append(norm);
+            samples_->counts.resize(c + 1);
+            samples_->sums.add(c, z);
+            samples_->counts[c] = 1;
+        }
+        cells_.append();
     } catch (...) {
-        means_.remove(means_.size() - 1);
+        if (means_.size() > c) means_.remove(c);
+        if (centres_.size() > c) centres_.remove(c);
+        if (samples_ && samples_->pivots.size() > c) samples_->pivots.remove(c);
+        if (samples_ && samples_->sums.size() > c) samples_->sums.remove(c);
         throw;
     }
-    active().superbit(frame.view(), z, 1, {centres_.values(centres_.size() - 1), nullptr, settings_.encoder->bits, nullptr},
-                      scratch.at(0));
-    cells_.emplace_back(shape_);
     stale_.push_back(1);
+    put_centre(static_cast<uint32_t>(c), z);
+}
+
+// Its coordinates in every plane go with it. Cannot fail: the memory is that of refresh.
+void Pivots::put_centre(uint32_t c, const float* row) {
+    centres_.replace(c, row);
+    active().superbit(settings_.encoder->frame->view(), row, 1,
+                      {centres_.values(c), nullptr, settings_.encoder->bits, nullptr}, scratch_.data());
 }
 
 void Pivots::remove_centre(uint32_t c) {
-    const auto last = static_cast<uint32_t>(cells_.size() - 1);
+    const auto last = static_cast<uint32_t>(cells_.count() - 1);
+    cells_.remove(c);
     if (c != last) {
-        cells_[c].swap(cells_[last]);
-        for (int64_t slot = 0; slot < cells_[c].size(); ++slot) link(cells_[c].row(slot)).cell = c + 1;
+        for (uint32_t slot = 0; slot < cells_.size(c); ++slot) link(cells_.row(c, slot)).cell = c + 1;
         stale_[c] = stale_[last];
     }
-    cells_.pop_back();
     stale_.pop_back();
     centres_.remove(c);
     means_.remove(c);
+    if (!samples_) return;
+    samples_->pivots.remove(c);
+    samples_->sums.remove(c);
+    samples_->counts.remove(c);
+    if (c == last) return;
+    for (Piece& piece : pieces_)
+        for (uint32_t i = 0; piece.homes && i < PIECE_ROWS; ++i)
+            if (piece.homes[i].pivot == last + 1) piece.homes[i].pivot = c + 1;
 }
 
 // Memory that one thread encodes with.
@@ -198,6 +226,9 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
     const int64_t before = centres_.size();
     int64_t taken = 0, placed = 0;
     bool ends_void = false;
+    std::vector<uint32_t> changed;  // centres that are new or elsewhere; `old` has where those of the latter were, which come first
+    std::vector<float> old;
+    std::vector<Rehoming> journal;
     try {
         for (; taken < n; ++taken) take_piece(which[taken]);
         std::vector<uint32_t> fresh;
@@ -212,21 +243,36 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
         }
         ends_void = void_ && !fresh.empty();
         const uint32_t without = ends_void ? 0 : NONE;
+        changed = fresh;
+        if (samples_ && (!void_ || ends_void)) {
+            find_homes(rows, which, n, fresh, ends_void, journal);
+            recentre(journal, fresh, without, changed, old);
+        }
         std::vector<Move> moves;
-        if (ends_void)
+        std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
+        if (ends_void) {
             plan_own(rows, 0, without, NONE, threads, moves);
-        else
-            plan_takeovers(rows, fresh, threads, moves);
+        } else {
+            for (uint32_t c : changed) {
+                plan_own(rows, c, NONE, NONE, threads, moves);
+                planned[c] = 1;
+            }
+            plan_takeovers(rows, changed, planned, NONE, threads, moves);
+        }
         place(rows, which, n, x, without, threads, placed);
         prepare_moves(moves);
         make_moves(rows, moves, threads);
     } catch (...) {
         while (placed > 0) take_out(rows, which[--placed]);
+        for (size_t i = 0; i < old.size() / static_cast<size_t>(d_); ++i)
+            put_centre(changed[i], old.data() + i * static_cast<size_t>(d_));
+        for (auto change = journal.rbegin(); change != journal.rend(); ++change) rehome(rows, *change, true);
         while (centres_.size() > before) remove_centre(static_cast<uint32_t>(centres_.size() - 1));
         while (taken > 0) release_piece(which[--taken]);
         refresh();
         throw;
     }
+    wipe(old.data(), old.size() * sizeof(float));
     if (ends_void) {
         remove_centre(0);
         void_ = false;
@@ -257,31 +303,51 @@ void Pivots::place(const Rows&, const uint32_t* which, int64_t n, const float* x
 void Pivots::leave(const Rows& rows, uint32_t row) {
     if (!filed(row)) return;
     const int64_t id = rows.id(row);
-    if (!is_pivot(id)) {
-        take_out(rows, row);
+    const bool pivot = is_pivot(id);
+    Wiped<float> z(d_);
+    geometry(rows.vector(row), 1, z.at(0));
+    if (!pivot && (!samples_ || home(row).pivot == 0)) {
+        take_out(row, z.at(0));
         release_piece(row);
         refresh();
         return;
     }
-    const uint32_t gone = centres_.find(id);
-    const bool last = centres_.size() == 1;
+    const uint32_t gone = pivot ? centres_.find(id) : NONE;
+    const bool last = pivot && centres_.size() == 1;
+    std::vector<uint32_t> changed;
+    std::vector<float> old;
+    std::vector<Rehoming> journal;
     std::vector<Move> moves;
-    Wiped<float> z(d_);
     if (last) append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
     try {
-        plan_own(rows, gone, gone, row, 1, moves);
+        std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
+        if (samples_ && !last) {
+            lose_homes(rows, gone, row, journal);
+            recentre(journal, {}, gone, changed, old);
+        }
+        if (pivot) {
+            plan_own(rows, gone, gone, row, 1, moves);
+            planned[gone] = 1;
+        }
+        for (uint32_t c : changed) {
+            plan_own(rows, c, gone, row, 1, moves);
+            planned[c] = 1;
+        }
+        plan_takeovers(rows, changed, planned, row, 1, moves);
         prepare_moves(moves);
         make_moves(rows, moves, 1);
     } catch (...) {
+        for (size_t i = 0; i < changed.size(); ++i) put_centre(changed[i], old.data() + i * static_cast<size_t>(d_));
+        for (auto change = journal.rbegin(); change != journal.rend(); ++change) rehome(rows, *change, true);
         if (last) remove_centre(static_cast<uint32_t>(centres_.size() - 1));
         refresh();
         throw;
     }
-    geometry(rows.vector(row), 1, z.at(0));
+    wipe(old.data(), old.size() * sizeof(float));
     take_out(row, z.at(0));
     release_piece(row);
-    remove_centre(gone);
-    void_ = last;
+    if (pivot) remove_centre(gone);
+    void_ = void_ || last;
     refresh();
 }
 
@@ -289,7 +355,8 @@ void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
     if (!filed(last)) return;
     take_piece(row);
     link(row) = link(last);
-    cells_[link(row).cell - 1].renumber(link(row).slot, row);
+    if (samples_) home(row) = home(last);
+    cells_.renumber(link(row).cell - 1, link(row).slot, row);
     release_piece(last);
 }
 
@@ -297,10 +364,9 @@ void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
 
 void Pivots::plan_own(const Rows& rows, uint32_t cell, uint32_t without, uint32_t except, int64_t threads,
                       std::vector<Move>& moves) const {
-    const Cell& from = cells_[cell];
     std::vector<uint32_t> own;
-    for (int64_t slot = 0; slot < from.size(); ++slot)
-        if (from.row(slot) != except) own.push_back(from.row(slot));
+    for (uint32_t slot = 0; slot < cells_.size(cell); ++slot)
+        if (cells_.row(cell, slot) != except) own.push_back(cells_.row(cell, slot));
     const size_t start = moves.size();
     moves.resize(start + own.size());
     parallel_for(static_cast<int64_t>(own.size()), threads, GRAIN, [&](int64_t begin, int64_t end) {
@@ -317,8 +383,8 @@ void Pivots::plan_own(const Rows& rows, uint32_t cell, uint32_t without, uint32_
     });
 }
 
-void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& changed, int64_t threads,
-                            std::vector<Move>& moves) const {
+void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& changed, const std::vector<uint8_t>& planned,
+                            uint32_t except, int64_t threads, std::vector<Move>& moves) const {
     if (changed.empty() || pieces_.empty()) return;
     constexpr int64_t FEW = 4;  // up to here one product at a time is faster than a panel
     constexpr int64_t ROWS_TOGETHER = 96;
@@ -354,7 +420,7 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
                                 kernels.dot(x + i * d_, centres_.row(changed[static_cast<size_t>(k)]), d_);
                 for (int64_t i = 0; i < some; ++i) {
                     const uint32_t row = first + static_cast<uint32_t>(from + i);
-                    if (!filed(row)) continue;
+                    if (!filed(row) || row == except || planned[link(row).cell - 1]) continue;
                     const float norm = chunk.norms[from + i];
                     const float square = cosine ? 1.0f : norm * norm, twice = cosine ? 2.0f / norm : 2.0f;
                     Move move{row, link(row).cell - 1, link(row).distance};
@@ -363,7 +429,8 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
                         const uint32_t other = changed[static_cast<size_t>(k)];
                         const float least = square * (1.0f - share) + centres_.square(other) * (1.0f - share) -
                                             twice * *products.at(i * width + k) - Centres::TINY;
-                        if (least > move.distance) continue;
+                        // Directions of the smallest vectors are too coarse for the bound.
+                        if (least > move.distance && !(cosine && norm < SMALL)) continue;
                         if (!known) geometry(x + i * d_, 1, z.at(0));
                         known = true;
                         nearer = centres_.nearer(z.at(0), &other, 1, move.to, move.distance) || nearer;
@@ -378,13 +445,12 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
 }
 
 void Pivots::prepare_moves(const std::vector<Move>& moves) {
-    std::vector<int64_t> incoming(cells_.size(), 0);
-    for (const Move& move : moves) ++incoming[move.to];
-    for (size_t c = 0; c < cells_.size(); ++c)
-        if (incoming[c]) {
-            stale_[c] = 1;  // so that refresh gives back what is not used
-            cells_[c].reserve(cells_[c].size() + incoming[c]);
-        }
+    std::vector<int64_t> incoming(static_cast<size_t>(cells_.count()), 0);
+    for (const Move& move : moves) {
+        ++incoming[move.to];
+        stale_[move.to] = 1;  // so that refresh gives back what is not used
+    }
+    cells_.reserve(incoming);
 }
 
 void Pivots::make_moves(const Rows& rows, const std::vector<Move>& moves, int64_t threads) {
@@ -424,17 +490,21 @@ void Pivots::make_moves(const Rows& rows, const std::vector<Move>& moves, int64_
 // --- Memory ------------------------------------------------------------------------------------------------------------
 
 int64_t Pivots::bytes() const {
-    int64_t total = centres_.bytes() + means_.bytes();
-    for (const Cell& cell : cells_) total += cell.bytes();
+    int64_t total = centres_.bytes() + means_.bytes() + cells_.bytes();
+    if (samples_) total += samples_->pivots.bytes() + samples_->sums.bytes() + samples_->counts.bytes();
     for (const Piece& piece : pieces_)
-        if (piece.links) total += PIECE_ROWS * static_cast<int64_t>(sizeof(Link));
+        if (piece.links) total += PIECE_ROWS * static_cast<int64_t>(sizeof(Link) + (samples_ ? sizeof(Home) : 0));
     return total;
 }
 
 void Pivots::raw_memory(std::vector<uint8_t>& all) const {
     centres_.raw_memory(all);
     means_.raw_memory(all);
-    for (const Cell& cell : cells_) cell.raw_memory(all);
+    cells_.raw_memory(all);
+    if (samples_) {
+        samples_->pivots.raw_memory(all);
+        samples_->sums.raw_memory(all);
+    }
     for (const Piece& piece : pieces_)
         if (piece.links) {
             const auto* at = reinterpret_cast<const uint8_t*>(piece.links.get());

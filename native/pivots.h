@@ -49,7 +49,7 @@ public:
     bool is_void() const { return void_; }
     const Centres& centres() const { return centres_; }
     const Means& means() const { return means_; }
-    const Cell& cell(int64_t c) const { return cells_[static_cast<size_t>(c)]; }
+    const Cells& contents() const { return cells_; }
     // The cell and slot that a row says it is in; false where it is in none.
     bool find(uint32_t row, uint32_t& cell, uint32_t& slot) const;
 
@@ -66,13 +66,32 @@ private:
         uint32_t row, to;
         float distance;
     };
+    // Refined centres: the pivot that a sampled row is at home with (one more than its number, 0: none), and how far it is.
+    struct Home {
+        uint32_t pivot;
+        float distance;
+    };
+    // What became of a row's home; to undo it, if need be.
+    struct Rehoming {
+        uint32_t row;
+        Home before, after;
+    };
     struct Piece {
         std::unique_ptr<Link[]> links;
+        std::unique_ptr<Home[]> homes;
         uint32_t rows = 0;
+    };
+    // Refined centres: positions of the pivots, numbered as the cells are, and sums over each and its sampled records.
+    struct Samples {
+        explicit Samples(int64_t d) : pivots(d, 1), sums(d), counts(1) {}
+        Centres pivots;
+        Means sums;
+        Growing<int64_t> counts;
     };
 
     bool is_pivot(int64_t id) const { return siphash(settings_.key, static_cast<uint64_t>(id)) < limit_; }
     Link& link(uint32_t row) const { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
+    Home& home(uint32_t row) const { return pieces_[row / PIECE_ROWS].homes[row % PIECE_ROWS]; }
     bool filed(uint32_t row) const;
     void take_piece(uint32_t row);
     void release_piece(uint32_t row);
@@ -91,9 +110,10 @@ private:
     // Rows of a cell to wherever is nearest, `without` and the row `except` left out.
     void plan_own(const Rows& rows, uint32_t cell, uint32_t without, uint32_t except, int64_t threads,
                   std::vector<Move>& moves) const;
-    // Rows of other cells to those of these centres that are nearer to them.
-    void plan_takeovers(const Rows& rows, const std::vector<uint32_t>& changed, int64_t threads,
-                        std::vector<Move>& moves) const;
+    // Rows of other cells to those of these centres that are nearer to them. Cells that are `planned` already, and the row
+    // `except`, are left out.
+    void plan_takeovers(const Rows& rows, const std::vector<uint32_t>& changed, const std::vector<uint8_t>& planned,
+                        uint32_t except, int64_t threads, std::vector<Move>& moves) const;
     // Makes the room that `make_moves` needs.
     void prepare_moves(const std::vector<Move>& moves);
     void make_moves(const Rows& rows, const std::vector<Move>& moves, int64_t threads);
@@ -101,6 +121,17 @@ private:
     struct Workspace;
     void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
                 Workspace& space) const;
+    // Refined centres; see refined.cpp. Homes of rows that came or whose pivot is new, and those that lost their pivot.
+    bool sampled(int64_t id) const;
+    void find_homes(const Rows& rows, const uint32_t* which, int64_t n, const std::vector<uint32_t>& fresh, bool ends_void,
+                    std::vector<Rehoming>& journal);
+    void lose_homes(const Rows& rows, uint32_t gone, uint32_t row, std::vector<Rehoming>& journal);
+    void rehome(const Rows& rows, const Rehoming& change, bool back);
+    // Moves the centres whose sums have changed; `changed` gets those that are elsewhere now, `old` where they were.
+    void recentre(const std::vector<Rehoming>& journal, const std::vector<uint32_t>& fresh, uint32_t without,
+                  std::vector<uint32_t>& changed, std::vector<float>& old);
+    void put_centre(uint32_t c, const float* row);
+
     // Brings the means of changed cells up to date, and their memory to what it should be.
     void refresh();
 
@@ -111,7 +142,8 @@ private:
     bool void_ = true;
     Centres centres_;  // their values: the centre in the coordinates of every plane
     Means means_;
-    std::vector<Cell> cells_;
+    Cells cells_;
+    std::unique_ptr<Samples> samples_;  // where centres are refined
     std::vector<Piece> pieces_;
     std::vector<uint8_t> stale_;  // cells whose rows have changed
     AlignedVector<float> scratch_;  // of refresh, so that it cannot fail

@@ -90,16 +90,19 @@ double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tab
     const double scale = first_weights(values, bits, weights);
     const int64_t bytes = (bits + 7) / 8;
     tables.assign(static_cast<size_t>(bytes * 32), 0);
-    for (int64_t group = 0; group < 2 * bytes; ++group)
-        for (int64_t pattern = 0; pattern < 16; ++pattern) {
-            int32_t sum = 0;
-            for (int64_t b = 0; b < 4 && group * 4 + b < bits; ++b) {
-                const int64_t j = group * 4 + b;
-                const bool set = (pattern >> b) & 1;
-                if (set == (values[j] >= 0.0f)) sum += weights[static_cast<size_t>(j)];
-            }
-            tables[static_cast<size_t>(group * 16 + pattern)] = static_cast<uint8_t>(sum);
+    for (int64_t group = 0; group < 2 * bytes; ++group) {
+        uint8_t* table = tables.data() + group * 16;
+        const int64_t first = group * 4, count = std::max<int64_t>(0, std::min<int64_t>(4, bits - first));
+        // Pattern 0 agrees with the negative ones; each bit that is set gains its weight or loses it (modulo 256).
+        for (int64_t b = 0; b < count; ++b)
+            if (!(values[first + b] >= 0.0f)) table[0] = static_cast<uint8_t>(table[0] + weights[static_cast<size_t>(first + b)]);
+        for (int64_t b = 0; b < 4; ++b) {
+            const int32_t w = b < count ? weights[static_cast<size_t>(first + b)] : 0;
+            const auto gained = static_cast<uint8_t>(b < count && values[first + b] >= 0.0f ? w : -w);
+            for (int64_t pattern = 0; pattern < int64_t{1} << b; ++pattern)
+                table[pattern + (int64_t{1} << b)] = static_cast<uint8_t>(table[pattern] + gained);
         }
+    }
     half = 0;
     for (int32_t w : weights) half += w;
     return scale;

@@ -20,7 +20,7 @@ float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
-int64_t scan_cell(const ScanQuery&, const CellView&, float, uint32_t*, float*);
+int64_t scan_cell(const ScanQuery&, const CellView&, float, CellFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 

@@ -13,14 +13,13 @@ namespace lethevec::LETHEVEC_ISA_NS {
 // How many blocks are scored together, so that a table is loaded once for all of them.
 constexpr int64_t TOGETHER = 4;
 
-// The eight-bit sums of N blocks over the bytes [from, to) of their codes, in row order.
+// The eight-bit sums of N blocks, wherever they lie, over the bytes [from, to) of their codes, in row order.
 #if defined(LETHEVEC_ISA_AVX512)
 
 // A register holds byte g of two blocks.
 template <int N>
-LETHEVEC_INLINE void sum_bytes_wide(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_blocks_wide(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
     const __m512i low = _mm512_set1_epi8(15);
-    const int64_t stride = q.bytes * BLOCK;
     __m512i sum[N / 2];
     for (int i = 0; i < N / 2; ++i) sum[i] = _mm512_setzero_si512();
     for (int64_t g = from; g < to; ++g) {
@@ -28,10 +27,9 @@ LETHEVEC_INLINE void sum_bytes_wide(const ScanQuery& q, const uint8_t* codes, in
         const __m512i second =
             _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q.tables + g * 32 + 16)));
         for (int i = 0; i < N / 2; ++i) {
-            const uint8_t* at = codes + 2 * i * stride + g * BLOCK;
             const __m512i byte = _mm512_inserti64x4(
-                _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))),
-                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + stride)), 1);
+                _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes[2 * i] + g * BLOCK))),
+                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes[2 * i + 1] + g * BLOCK)), 1);
             sum[i] = _mm512_add_epi8(sum[i], _mm512_shuffle_epi8(first, _mm512_and_si512(byte, low)));
             sum[i] = _mm512_add_epi8(sum[i], _mm512_shuffle_epi8(second, _mm512_and_si512(_mm512_srli_epi16(byte, 4), low)));
         }
@@ -43,12 +41,11 @@ LETHEVEC_INLINE void sum_bytes_wide(const ScanQuery& q, const uint8_t* codes, in
 #if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
 
 template <int N>
-LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
 #if defined(LETHEVEC_ISA_AVX512)
-    if (N > 1) return sum_bytes_wide<(N > 1 ? N : 2)>(q, codes, from, to, sums);
+    if (N > 1) return sum_blocks_wide<(N > 1 ? N : 2)>(q, codes, from, to, sums);
 #endif
     const __m256i low = _mm256_set1_epi8(15);
-    const int64_t stride = q.bytes * BLOCK;
     __m256i sum[N];
     for (int i = 0; i < N; ++i) sum[i] = _mm256_setzero_si256();
     for (int64_t g = from; g < to; ++g) {
@@ -56,7 +53,7 @@ LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t
         const __m256i second =
             _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q.tables + g * 32 + 16)));
         for (int i = 0; i < N; ++i) {
-            const __m256i byte = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i * stride + g * BLOCK));
+            const __m256i byte = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes[i] + g * BLOCK));
             sum[i] = _mm256_add_epi8(sum[i], _mm256_shuffle_epi8(first, _mm256_and_si256(byte, low)));
             sum[i] = _mm256_add_epi8(sum[i], _mm256_shuffle_epi8(second, _mm256_and_si256(_mm256_srli_epi16(byte, 4), low)));
         }
@@ -67,15 +64,14 @@ LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t
 #elif defined(LETHEVEC_ISA_NEON)
 
 template <int N>
-LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
     const uint8x16_t low = vdupq_n_u8(15);
-    const int64_t stride = q.bytes * BLOCK;
     uint8x16_t sum[2 * N];
     for (int i = 0; i < 2 * N; ++i) sum[i] = vdupq_n_u8(0);
     for (int64_t g = from; g < to; ++g) {
         const uint8x16_t first = vld1q_u8(q.tables + g * 32), second = vld1q_u8(q.tables + g * 32 + 16);
         for (int i = 0; i < 2 * N; ++i) {
-            const uint8x16_t byte = vld1q_u8(codes + (i / 2) * stride + g * BLOCK + (i % 2) * 16);
+            const uint8x16_t byte = vld1q_u8(codes[i / 2] + g * BLOCK + (i % 2) * 16);
             sum[i] = vaddq_u8(sum[i], vqtbl1q_u8(first, vandq_u8(byte, low)));
             sum[i] = vaddq_u8(sum[i], vqtbl1q_u8(second, vshrq_n_u8(byte, 4)));
         }
@@ -86,9 +82,9 @@ LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t
 #else
 
 template <int N>
-LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
     for (int64_t r = 0; r < N * BLOCK; ++r) {
-        const uint8_t* at = codes + (r / BLOCK) * q.bytes * BLOCK + r % BLOCK;
+        const uint8_t* at = codes[r / BLOCK] + r % BLOCK;
         uint32_t total = 0;
         for (int64_t g = from; g < to; ++g)
             total += q.tables[g * 32 + (at[g * BLOCK] & 15)] + q.tables[g * 32 + 16 + (at[g * BLOCK] >> 4)];
@@ -97,6 +93,14 @@ LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t
 }
 
 #endif
+
+// The same for blocks that lie one after the other.
+template <int N>
+LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+    const uint8_t* at[N];
+    for (int i = 0; i < N; ++i) at[i] = codes + i * q.bytes * BLOCK;
+    sum_blocks<N>(q, at, from, to, sums);
+}
 
 // Scores as numbers of 32 bits, a register of them.
 #if defined(LETHEVEC_ISA_AVX512)

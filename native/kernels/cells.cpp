@@ -99,30 +99,40 @@ namespace {
 
 // size * (twice * gain - offset) for the rows of a block, and which of them reach the threshold.
 template <class Score>
-LETHEVEC_INLINE uint32_t cell_keys(const ScanQuery& q, const Score* scores, const float* sizes, const float* offsets,
-                                   float threshold, float* keys) {
+LETHEVEC_INLINE uint32_t cell_keys(const ScanQuery& q, const Score* scores, const uint8_t* numbers, float threshold,
+                                   float* keys) {
     uint32_t mask = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     for (int r = 0; r < BLOCK; r += 16) {
-        const __m512i wide = widen(scores + r);
+        const __m512i wide = widen(scores + r), both = _mm512_loadu_si512(numbers + 4 * r);
         const __m512i twice = _mm512_sub_epi32(_mm512_add_epi32(wide, wide), _mm512_set1_epi32(q.half));
-        const f32s key = load(sizes + r) * ((f32s)_mm512_cvtepi32_ps(twice) * splat(q.gain) - load(offsets + r));
+        const f32s size = (f32s)_mm512_slli_epi32(both, 16);
+        const f32s offset = (f32s)_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+        const f32s key = size * ((f32s)_mm512_cvtepi32_ps(twice) * splat(q.gain) - offset);
         store(keys + r, key);
         mask |= static_cast<uint32_t>(_mm512_cmp_ps_mask((__m512)key, _mm512_set1_ps(threshold), _CMP_GE_OQ)) << r;
     }
 #elif defined(LETHEVEC_ISA_AVX2)
     for (int r = 0; r < BLOCK; r += 8) {
-        const __m256i wide = widen(scores + r);
+        const __m256i wide = widen(scores + r), both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers + 4 * r));
         const __m256i twice = _mm256_sub_epi32(_mm256_add_epi32(wide, wide), _mm256_set1_epi32(q.half));
-        const f32s key = load(sizes + r) * ((f32s)_mm256_cvtepi32_ps(twice) * splat(q.gain) - load(offsets + r));
+        const f32s size = (f32s)_mm256_slli_epi32(both, 16);
+        const f32s offset = (f32s)_mm256_and_si256(both, _mm256_set1_epi32(static_cast<int>(0xffff0000u)));
+        const f32s key = size * ((f32s)_mm256_cvtepi32_ps(twice) * splat(q.gain) - offset);
         store(keys + r, key);
         const __m256 reached = _mm256_cmp_ps((__m256)key, _mm256_set1_ps(threshold), _CMP_GE_OQ);
         mask |= static_cast<uint32_t>(_mm256_movemask_ps(reached)) << r;
     }
 #else
     for (int r = 0; r < BLOCK; ++r) {
+        uint32_t both;
+        __builtin_memcpy(&both, numbers + 4 * r, 4);
+        const uint32_t low = both << 16, high = both & 0xffff0000u;
+        float size, offset;
+        __builtin_memcpy(&size, &low, 4);
+        __builtin_memcpy(&offset, &high, 4);
         const auto twice = static_cast<float>(2 * static_cast<int32_t>(scores[r]) - q.half);
-        keys[r] = sizes[r] * (twice * q.gain - offsets[r]);
+        keys[r] = size * (twice * q.gain - offset);
         mask |= static_cast<uint32_t>(keys[r] >= threshold) << r;
     }
 #endif
@@ -131,44 +141,47 @@ LETHEVEC_INLINE uint32_t cell_keys(const ScanQuery& q, const Score* scores, cons
 
 struct CellTask {
     const ScanQuery& query;
-    const float *sizes, *offsets;
-    const uint32_t* masks;  // null: all rows
-    int64_t rows;
+    const CellView& cell;
     float threshold;
-    uint32_t* slots;
-    float* keys;
+    CellFound found;
 };
 
 template <int N, class Score>
 LETHEVEC_INLINE int64_t take_blocks(const CellTask& task, const Score* scores, int64_t block, int64_t count) {
-    alignas(64) float keys[BLOCK];
+    const int64_t numbers = task.query.bytes * BLOCK;
     for (int64_t i = block; i < block + N; ++i) {
-        uint32_t mask = cell_keys(task.query, scores + (i - block) * BLOCK, task.sizes + i * BLOCK, task.offsets + i * BLOCK,
-                                  task.threshold, keys);
-        const int64_t left = task.rows - i * BLOCK;
+        alignas(64) float keys[BLOCK];
+        uint32_t mask =
+            cell_keys(task.query, scores + (i - block) * BLOCK, task.cell.blocks[i] + numbers, task.threshold, keys);
+        const int64_t left = task.cell.rows - i * BLOCK;
         if (left < BLOCK) mask &= (uint32_t{1} << left) - 1;
-        if (task.masks) mask &= task.masks[i];
+        if (task.cell.masks) mask &= task.cell.masks[i];
         while (mask) {
             const int r = __builtin_ctz(mask);
             mask &= mask - 1;
-            task.slots[count] = static_cast<uint32_t>(i * BLOCK + r);
-            task.keys[count++] = keys[r];
+            task.found.slots[count] = static_cast<uint32_t>(i * BLOCK + r);
+            task.found.scores[count] = scores[(i - block) * BLOCK + r];
+            task.found.keys[count++] = keys[r];
         }
     }
     return count;
 }
 
 template <int N>
-LETHEVEC_INLINE int64_t scan_blocks(const CellTask& task, const uint8_t* codes, int64_t block, int64_t count) {
+LETHEVEC_INLINE int64_t scan_blocks(const CellTask& task, int64_t block, int64_t count) {
     const ScanQuery& q = task.query;
+    const uint8_t* const* codes = task.cell.blocks + block;
+    // Blocks are scattered: those after the next ones are asked for while these are looked at.
+    for (int i = 0; i < N; ++i)
+        for (int64_t at = 0; at < (q.bytes + 4) * BLOCK; at += 64) __builtin_prefetch(codes[CELL_AHEAD + i] + at);
     alignas(64) uint8_t sums[N * BLOCK];
     if (q.bytes <= CHUNK_BYTES) {
-        sum_bytes<N>(q, codes, 0, q.bytes, sums);
+        sum_blocks<N>(q, codes, 0, q.bytes, sums);
         return take_blocks<N>(task, sums, block, count);
     }
     alignas(64) uint16_t scores[N * BLOCK] = {};
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_bytes<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        sum_blocks<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
     }
     return take_blocks<N>(task, scores, block, count);
@@ -176,12 +189,12 @@ LETHEVEC_INLINE int64_t scan_blocks(const CellTask& task, const uint8_t* codes, 
 
 }  // namespace
 
-int64_t scan_cell(const ScanQuery& query, const CellView& cell, float threshold, uint32_t* slots, float* keys) {
-    const CellTask task{query, cell.sizes, cell.offsets, cell.masks, cell.rows, threshold, slots, keys};
-    const int64_t blocks = (cell.rows + BLOCK - 1) / BLOCK, stride = query.bytes * BLOCK;
+int64_t scan_cell(const ScanQuery& query, const CellView& cell, float threshold, CellFound found) {
+    const CellTask task{query, cell, threshold, found};
+    const int64_t blocks = (cell.rows + BLOCK - 1) / BLOCK;
     int64_t count = 0, b = 0;
-    for (; b + TOGETHER <= blocks; b += TOGETHER) count = scan_blocks<TOGETHER>(task, cell.codes + b * stride, b, count);
-    for (; b < blocks; ++b) count = scan_blocks<1>(task, cell.codes + b * stride, b, count);
+    for (; b + 2 <= blocks; b += 2) count = scan_blocks<2>(task, b, count);
+    for (; b < blocks; ++b) count = scan_blocks<1>(task, b, count);
     return count;
 }
 

@@ -41,14 +41,23 @@ struct Found {
     float* norms;
 };
 
-// A cell of the source "pivots": codes in blocks as above, and two numbers for each row. The last block may be part empty.
+// A cell of the source "pivots", in blocks wherever they lie. A block has codes as above, then for each row a word with two
+// numbers, each the upper half of a float: in its low half the row's size, in its high half its offset. The last block may
+// be part empty. CELL_AHEAD more pointers after the last are read, to ask for what comes next.
 struct CellView {
-    const uint8_t* codes;
-    const float *sizes, *offsets;
+    const uint8_t* const* blocks;
     const uint32_t* masks;  // a word per block with the bits of the rows that may be found; null for all
     int64_t rows;
 };
 
+// What was found in a cell: slots, counted from its first row, their scores and keys.
+struct CellFound {
+    uint32_t* slots;
+    uint16_t* scores;
+    float* keys;
+};
+
+constexpr int64_t CELL_AHEAD = 4;
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
@@ -89,7 +98,7 @@ struct Kernels {
     // sum_j query_j mean_j for `blocks` blocks of means; query bytes are at most 127, means -127 to 127, `groups` fours of each.
     void (*mean_scores)(const uint8_t* query, int64_t groups, const int8_t* means, int64_t blocks, int32_t* out);
     // Rows of a cell whose key, size * ((2 score - half) * gain - offset), is >= threshold, ascending; returns how many.
-    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, float threshold, uint32_t* slots, float* keys);
+    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, float threshold, CellFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.

@@ -35,7 +35,6 @@ PROBES_PER_ROOT = 12
 MAX_CELL_SIZE = 1 << 20
 CELL_PER_ROOT = 0.22
 CELLS_PER_ROOT = 5.0
-PIVOT_STREAM = 1 << 41
 #: Which sources a parameter is for.
 USED_BY = {
     "tables": ("tables",),
@@ -82,7 +81,7 @@ def _pivots(expected: int, seed: int, given: dict[str, object]) -> Params:
 def _hash_key(given: object, seed: int) -> str:
     """The key of the hash that makes pivots: 32 hexadecimal digits. By default it follows from the seed."""
     if given is None:
-        return reference.words(seed, PIVOT_STREAM, 2).astype("<u8").tobytes().hex()
+        return reference.default_pivot_key(seed).hex()
     if isinstance(given, str) and re.fullmatch("[0-9a-f]{32}", given):
         return given
     if isinstance(given, bytes) and len(given) == 16:
@@ -124,7 +123,7 @@ def refuse_unfit(source: str, hasher: Hasher, ranking: str, keep_vectors: bool) 
         if ranking != "asymmetric":
             raise ParameterError(f"ranking: source='pivots' expected 'asymmetric', got {ranking!r}")
         if not keep_vectors:
-            raise ParameterError("keep_vectors: source='pivots' expected True, got False: its codes are made anew at times")
+            raise ParameterError("keep_vectors: source='pivots' expected True, got False: it makes codes anew at times")
     if source == "tables" and not keep_vectors and (isinstance(hasher, SimHash) or hasher.bits % hasher.dim):
         raise ParameterError(
             f"keep_vectors=False: source='tables' expected codes that stand for vectors, to make its keys from: "
