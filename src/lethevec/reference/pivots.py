@@ -187,7 +187,7 @@ class Pivots:
 
 
 def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
-    """The partition of records (n, d), which may come in any order."""
+    """The partition of n >= 1 records (n, d), which may come in any order."""
     order = np.argsort(ids)
     ids, x = ids[order], np.ascontiguousarray(x[order])
     z = directions(x) if settings.metric == "cosine" else x
@@ -221,14 +221,14 @@ def nearest(z: F32, centres: F32) -> I64:
 
 
 def _refined(settings: PivotSettings, ids: I64, z: F32, pivots: I64) -> F32:
-    sampled = is_sampled(ids, settings.key)
-    sampled[pivots] = False
-    others = z[sampled]
-    closest = nearest(others, z[pivots])
+    counted = is_sampled(ids, settings.key)
+    counted[pivots] = True
+    rows = np.flatnonzero(counted)
+    closest = nearest(z[rows], z[pivots])
+    closest[np.isin(rows, pivots)] = np.arange(len(pivots))  # a pivot counts for itself, also beside an equal one
     centres = []
-    for c, p in enumerate(pivots.tolist()):
-        chosen = np.concatenate([z[p : p + 1], others[closest == c]])
-        E = int(exponents(z[p : p + 1])[0])
+    for c, E in enumerate(exponents(z[pivots]).tolist()):
+        chosen = z[rows[closest == c]]
         centres.append(exact_mean(in_units(chosen, E).sum(axis=0), len(chosen), E))
     return np.stack(centres)
 
