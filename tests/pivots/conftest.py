@@ -40,7 +40,8 @@ def state_of(cells: tuple[Any, ...], records: tuple[Any, ...]) -> State:
 
 def native_state(index: Index) -> State:
     """Everything that the native index holds. It checks that each row lies where it says."""
-    return state_of(core.pivot_cells(index._native), core.pivot_records(index._native))
+    records = core.pivot_records(index._native, -(-index.config.bits // 8))
+    return state_of(core.pivot_cells(index._native), records)
 
 
 def spec_settings(config: Config) -> reference.PivotSettings:

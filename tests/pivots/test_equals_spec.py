@@ -62,7 +62,8 @@ def test_dimensions_and_planes(tools, every_isa, metric, dim):
 @pytest.mark.parametrize("metric", METRICS)
 def test_when_every_stage_prunes(tools, every_isa, metric, refine):
     """So many rows are visited that each of the stages leaves some behind."""
-    x, queries = tools.clustered(3, 2400, 20), tools.clustered(4, 3, 20)
+    rng = np.random.default_rng(3)
+    x, queries = rng.normal(size=(2400, 20)).astype(np.float32), rng.normal(size=(3, 20)).astype(np.float32)
     how = [(1, 0.3, None), (5, 1.0, None), (8, 1.3, None), (20, 0.7, 0.8)]
     spec = compare(
         tools, every_isa, x, queries, how, metric=metric, refine=refine, cell_size=16, probes=100, bits=60, sweeps=1

@@ -30,10 +30,14 @@ def of_record(spec, id):
     row = int(np.flatnonzero(spec.ids == id)[0])
     x = made.records.vectors[row]
     code = made.records.codes[row].tobytes()
-    return {
+    needles = {
         "id": int(id).to_bytes(8, "little", signed=True),
         "vector, first": x[:4].tobytes(),
         "vector, last": x[-4:].tobytes(),
+    }
+    if made.sizes[row] == 0:  # the centre itself: its code is that of every zero, and says nothing
+        return needles
+    return needles | {
         "numbers": made.biases[row].tobytes() + made.scales[row].tobytes(),
         "code": code[:24],
         "first plane, interleaved": code[: DIM // 8],
@@ -58,13 +62,11 @@ def of_centre(spec, id):
 def passing_by(x, centre):
     """What is computed on the way and has no business to stay: direction, residual and its direction."""
     z = reference.directions(x[None])[0]
-    r = x - centre
-    return {
-        "direction": z[:4].tobytes(),
-        "residual": r[:4].tobytes(),
-        "residual of direction": (z - centre)[:4].tobytes(),
-        "direction of residual": reference.directions(r[None])[0, :4].tobytes(),
-    }
+    rows = {"direction": z}
+    for name, r in (("residual", x - centre), ("residual of direction", z - centre)):
+        if r.any():  # the residual of a pivot is zero
+            rows |= {name: r, f"direction of {name}": reference.directions(r[None])[0]}
+    return {name: row[:4].tobytes() for name, row in rows.items()}
 
 
 @pytest.fixture(params=[0, 1], ids=["pivots", "refined"])
@@ -110,7 +112,7 @@ def test_a_pivot_and_what_was_coded_relative_to_it(problem, tools):
         centre = of_centre(spec, pivot)
         mine = of_record(spec, pivot)
         assert occurrences(index, {**mine, **centre}) == {*mine, *centre}
-        codes = {id: of_record(spec, id)["code"] for id in members[:5]}
+        codes = {f"code of {id}": of_record(spec, id)["code"] for id in members[:5]}
         assert occurrences(index, codes) == set(codes)
         index.forget(pivot)
         where = spec.made.cells.centres[spec.made.cells.ids == pivot][0]

@@ -25,7 +25,7 @@ def chosen(**arguments):
         ("probes", [0, -1, 2**63, 1.5, "many", True]),
         ("refine", [-1, 2, 0.5, "yes", True]),
         ("expected", [0, -5, 2**40, 1e6, "many", True]),
-        ("key", [b"", bytes(15), bytes(17), "0" * 32, "0" * 16, 5, bytearray(16), list(range(16))]),
+        ("key", [b"", bytes(15), bytes(17), "0" * 31, "AB" * 16, "0" * 16, 5, bytearray(16), list(range(16))]),
     ],
 )
 def test_bad_values_are_refused(name, values):

@@ -73,7 +73,7 @@ def occurrences(pid, needles):
             if rights.startswith("rw"):
                 begin, end = (int(edge, 16) for edge in where.split("-"))
                 memory.seek(begin)
-                content = memory.read(end - begin)
+                content = memory.read(end - begin).strip(b"\0")  # most of it was never touched
                 found |= {name for name, needle in needles.items() if needle in content}
     return found
 

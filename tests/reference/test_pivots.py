@@ -339,7 +339,7 @@ def test_more_effort_never_drops_a_row(metric, refine, probes):
                 assert last <= rows, (k, effort)
                 assert len(rows) >= min(k, 2500 if allowed is None else int(allowed.sum()))
                 assert allowed is None or allowed[found.rows].all()
-                if found.scanned:
+                if found.refined:
                     assert found.scanned >= found.refined >= len(rows)
                     pruned |= {"first"} if found.refined < found.scanned else set()
                     pruned |= {"second"} if len(rows) < found.refined else set()

@@ -104,7 +104,7 @@ def thresholds(buckets: I64, groups: I64, rank: int, first: int, visited: int, c
 
 @dataclass(frozen=True)
 class Found:
-    """Rows to take true distances of, and how many the stages before looked at: `scanned` and `refined`."""
+    """Rows to take true distances of, and how many the first stage (or none) and the second one looked at."""
 
     rows: I64
     scanned: int
@@ -118,7 +118,7 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     may = np.ones(n, dtype=np.bool_) if allowed is None else allowed
     plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, k, effort)
     if may.sum() <= plan.rank:
-        return Found(np.flatnonzero(may), 0, 0)
+        return Found(np.flatnonzero(may), int(may.sum()), 0)
 
     q = directions(query) if metric == "cosine" else query
     v = superbit(frame, q, frame.m * frame.d)[0]
