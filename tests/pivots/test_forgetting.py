@@ -146,7 +146,7 @@ def test_all_pivots_and_then_all(problem, tools):
     index, spec, records, _ = problem
     pivots = tools.pivots_among(index.config, spec.ids)
     needles = {}
-    for id in pivots.tolist():
+    for id in pivots[:10].tolist():
         for name, needle in {**of_record(spec, id), **of_centre(spec, id)}.items():
             needles[f"{name} of {id}"] = needle
     for id in np.setdiff1d(spec.ids, pivots)[:100].tolist():

@@ -55,6 +55,8 @@ CASES = {
     ),
     "the index itself": (ADD, "del index"),
 }
+# Nothing is done there that one kind of record does not show for both.
+LEFT_OUT = {("in a batch", "other"), ("searches", "pivot"), ("load", "other"), ("the index itself", "pivot")}
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +109,10 @@ def patterns(tools, x, row, metric, refine):
     return needles
 
 
-@pytest.mark.parametrize("kind", ["pivot", "other"])
-@pytest.mark.parametrize("case", CASES)
+KINDS = [(case, kind) for case in CASES for kind in ("pivot", "other") if (case, kind) not in LEFT_OUT]
+
+
+@pytest.mark.parametrize(("case", "kind"), KINDS)
 def test_nothing_is_left_in_the_process(tools, data, tmp_path, case, kind):
     x, path = data
     number = list(CASES).index(case)
