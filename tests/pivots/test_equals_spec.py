@@ -35,7 +35,16 @@ def compare(tools, every_isa, x, queries, how, *, ids=None, **arguments):
         for k, effort, share in how
     ]
 
+    # Pivots that come last take over from others, or end the void: a few by themselves, the rest together.
+    late = np.isin(ids, tools.pivots_among(config, ids))
+    parts = [np.flatnonzero(~late), *np.split(np.flatnonzero(late), [1, 3])]
+
     def check():
+        index = Index(x.shape[1], **{"source": "pivots", "cell_size": 8, "probes": 20, **arguments})
+        for part in parts:
+            if len(part):
+                index.add(x[part], ids=ids[part])
+        tools.assert_same_state(tools.native_state(index), expected)
         index = tools.build(x, ids, **arguments)
         tools.assert_same_state(tools.native_state(index), expected)
         for k, effort, allow in asked:
@@ -174,3 +183,23 @@ def test_batches_threads_and_order_do_not_matter(tools, metric, refine):
         other.add(x[at : at + 613], ids=range(at, min(5000, at + 613)), threads=1)
     tools.assert_same_state(tools.native_state(one), tools.native_state(other))
     assert one.stats() == other.stats()
+
+
+@pytest.mark.parametrize("later", [1, 12])
+def test_a_pivot_takes_over_the_smallest_of_vectors(tools, every_isa, later):
+    """Products with a vector of the smallest numbers round to anything; its direction is as good as any other."""
+    config = Index(10, source="pivots", cell_size=8).config
+    pivots = tools.pivots_among(config, np.arange(1000))[: later + 1]
+    ids = np.append(np.setdiff1d(np.arange(10), pivots)[0], pivots)
+    x = np.full((later + 2, 10), 1e-45, dtype=np.float32)
+    x[1] = -1
+    x[2:] = [0.3] * 9 + [-0.6]  # nine products round to zero, the last one to below it
+    expected = tools.Spec(config, ids, x).state()
+    assert expected[1][int(ids[0])][0] == ids[2]
+
+    def check():
+        index = tools.build(x[:2], ids[:2])
+        index.add(x[2:], ids=ids[2:])
+        tools.assert_same_state(tools.native_state(index), expected)
+
+    every_isa(check)

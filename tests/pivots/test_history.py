@@ -208,6 +208,7 @@ class History(RuleBasedStateMachine):
         self.tools.assert_same_state(state, self.tools.native_state(other))
         assert self.index.ids().tolist() == sorted(self.records)
         assert self.index.stats() == other.stats()
+        assert core.pivot_stats(self.index._native) == core.pivot_stats(other._native)
         assert self.index.digest() == other.digest()
         with tempfile.TemporaryDirectory() as folder:
             self.index.save(Path(folder) / "a")
