@@ -1,7 +1,7 @@
 """The executable spec: the whole path in plain NumPy float32, with the paper's letters and equation numbers.
 
-Read it in this order: generator, rotations, activation, codes, families, ranking, tables. The native core equals it bit
-for bit.
+Read it in this order: generator, rotations, activation, codes, families, ranking, tables, pivots,
+pivot_search. The native core equals it bit for bit.
 """
 
 from .activation import TANH_ERROR, tanh
@@ -25,6 +25,18 @@ from .families import (
     usr_scale,
 )
 from .generator import gaussians, signs, words
+from .pivot_search import Found, PivotPlan, pivot_candidates, pivot_plan, search_pivots
+from .pivots import (
+    PivotCells,
+    Pivots,
+    PivotSettings,
+    build_pivots,
+    default_pivot_key,
+    is_pivot,
+    is_sampled,
+    pivot_key,
+    siphash,
+)
 from .rotations import (
     DenseFrame,
     Frame,
@@ -56,13 +68,20 @@ from .tables import (
 __all__ = [
     "TANH_ERROR",
     "DenseFrame",
+    "Found",
     "Frame",
     "HadamardFrame",
+    "PivotCells",
+    "PivotPlan",
+    "PivotSettings",
+    "Pivots",
     "Probe",
     "Rotation",
     "alignment",
     "analysis",
     "asymmetric",
+    "build_pivots",
+    "default_pivot_key",
     "directions",
     "faiss_rule",
     "filter_rank",
@@ -73,18 +92,25 @@ __all__ = [
     "gaussians",
     "gram_schmidt",
     "hamming",
+    "is_pivot",
+    "is_sampled",
     "make_frame",
     "norms",
     "pack",
     "pass_filter",
+    "pivot_candidates",
+    "pivot_key",
+    "pivot_plan",
     "plane_weights",
     "probes_for",
     "probing",
     "progressive",
     "progressive_reconstruct",
     "relaxed_error",
+    "search_pivots",
     "signs",
     "simhash",
+    "siphash",
     "superbit",
     "superbit_reconstruct",
     "superbit_scale",

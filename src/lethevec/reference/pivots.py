@@ -1,0 +1,277 @@
+"""Pivots: a partition that forgets, in NumPy. Cells and what is kept of each record; `pivot_search` is the other half.
+
+Which records are pivots is decided by a keyed hash of the id alone: there is no training and no look at other records.
+Every record, a pivot too, belongs to the nearest centre; ties go to the smaller id of the pivot. All of it is a
+function of the settings and the records:
+
+    z         what is searched: the direction x/|x| under cosine, x itself otherwise
+    pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size
+    centre    refine=0: z of the pivot. refine=1: the mean of the pivot and of the records of a keyed sample that are
+              nearest to it (one step of Lloyd's)
+    mean      of all members of a cell, kept as sums of whole numbers, which add and subtract exactly in any order
+    void      where there is no pivot at all: one cell around zero that holds everything
+
+A record is kept as the progressive code b of its residual r = z - centre, and as four numbers that turn sums over the
+coordinates of a query q into distances:
+
+    |q - z|^2 = |q - centre|^2 + |r|^2 - 2 <q, r> + 2 <centre, r>,     <y, r> ~ |r| factor sum_i c_i <R_i^T y, b_i>
+
+What the query has no part in, |r|^2 + 2 <centre, r>, is one number, the bias. With the first plane alone,
+<y, r> ~ |r| <R_0^T y, b_0>/A for A = sqrt(2 d/pi), the mean of <R_0^T u, b_0> over unit vectors u with the code b_0,
+and the number, divided by |r|, is the offset.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from .codes import F32, pack, unpack
+from .families import alignment, directions, lane_sum, norms, plane_weights, progressive, superbit
+from .generator import words
+from .ranking import I64, Records, squared_distance
+from .rotations import Frame
+
+F64 = npt.NDArray[np.float64]
+U64 = npt.NDArray[np.uint64]
+I8 = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+#: The stream whose first two words are the key, where none is given.
+PIVOT_STREAM = 1 << 41
+#: Exclusive-ored into the first word of the key ("sample" in ASCII): who is sampled is independent of who is a pivot.
+SAMPLE = 0x73616D706C650000
+SAMPLE_RATE = 16
+#: A norm in [2^(E-1), 2^E) is divided into units of 2^(E-FRACTION), and a coordinate has at most LARGEST of them.
+FRACTION = 24
+LARGEST = 2.0**31
+#: Means are compared with queries in whole numbers up to this.
+LARGEST_MEAN = 127.0
+
+
+@dataclass(frozen=True)
+class PivotSettings:
+    """What, beside the records, decides everything. `probes` counts cells; `key` is two words of 64 bits."""
+
+    frame: Frame
+    metric: str
+    cell_size: int
+    probes: int
+    key: tuple[int, int]
+    refine: int = 0
+    sweeps: int = 0
+
+
+# --- Who is a pivot --------------------------------------------------------------------------------------------------
+
+
+def default_pivot_key(seed: int) -> tuple[int, int]:
+    """The key of an index that was not given one."""
+    k0, k1 = words(seed, PIVOT_STREAM, 2).tolist()
+    return k0, k1
+
+
+def pivot_key(data: bytes) -> tuple[int, int]:
+    """A key given as 16 bytes: two little-endian words.
+
+    >>> [hex(word) for word in pivot_key(bytes(range(16)))]
+    ['0x706050403020100', '0xf0e0d0c0b0a0908']
+    """
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+
+
+def siphash(key: tuple[int, int], ids: I64) -> U64:
+    """SipHash-2-4 (Aumasson and Bernstein) of the eight bytes of each id, little-endian, two's complement."""
+    message = ids.astype(np.int64).view(np.uint64)
+    start = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+    v = [np.full_like(message, constant ^ key[i % 2]) for i, constant in enumerate(start)]
+    for block in (message, np.full_like(message, 8 << 56)):  # the last block holds the length
+        v[3] = v[3] ^ block
+        for _ in range(2):
+            v = _sip_round(v)
+        v[0] = v[0] ^ block
+    v[2] = v[2] ^ np.uint64(0xFF)
+    for _ in range(4):
+        v = _sip_round(v)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def _sip_round(v: list[U64]) -> list[U64]:
+    v0, v1, v2, v3 = v
+    v0, v2 = v0 + v1, v2 + v3
+    v1, v3 = _turned(v1, 13) ^ v0, _turned(v3, 16) ^ v2
+    v0, v2 = _turned(v0, 32) + v3, v2 + v1
+    v3, v1 = _turned(v3, 21) ^ v0, _turned(v1, 17) ^ v2
+    return [v0, v1, _turned(v2, 32), v3]
+
+
+def _turned(word: U64, by: int) -> U64:
+    return (word << np.uint64(by)) | (word >> np.uint64(64 - by))
+
+
+def is_pivot(ids: I64, key: tuple[int, int], cell_size: int) -> Bools:
+    """About one in cell_size of them."""
+    return np.asarray(siphash(key, ids) < np.uint64(2**64 // cell_size))
+
+
+def is_sampled(ids: I64, key: tuple[int, int]) -> Bools:
+    """About one in SAMPLE_RATE of them; of those, pivots count as pivots."""
+    return np.asarray(siphash((key[0] ^ SAMPLE, key[1]), ids) < np.uint64(2**64 // SAMPLE_RATE))
+
+
+# --- Means that are exact in any order -------------------------------------------------------------------------------
+
+
+def exponents(z: F32) -> I64:
+    """E of each row: |z| = f 2^E with 0.5 <= f < 1, for |z| in float32; 0 for a zero row."""
+    return np.frexp(norms(z).astype(np.float32))[1].astype(np.int64)
+
+
+def in_units(z: F32, E: int) -> I64:
+    """The coordinates in units of 2^(E-24), rounded half to even."""
+    return np.clip(np.rint(z.astype(np.float64) * 2.0 ** (FRACTION - E)), -LARGEST, LARGEST).astype(np.int64)
+
+
+def exact_mean(sums: I64, count: int, E: int) -> F32:
+    """From sums of whole numbers (d,) back to a vector; zero where there is nothing to take a mean of."""
+    if count == 0:
+        return np.zeros(len(sums), dtype=np.float32)
+    return (sums.astype(np.float64) / float(count) * 2.0 ** (E - FRACTION)).astype(np.float32)
+
+
+# --- The partition ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PivotCells:
+    """The cells, by ascending id of the pivot; the void is not real and has the id 0.
+
+    `means` are the rotated means in whole numbers, in units of `steps`; `squares` their squared norms before rounding.
+    """
+
+    ids: I64
+    real: Bools
+    counts: I64
+    centres: F32
+    sums: I64
+    means: I8
+    steps: F32
+    squares: F32
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """All that an index with pivots holds. `cells_of` has the position of each record's cell; rows are by ascending id.
+
+    `records` has ids, codes of residuals, |x|, factors of residuals, and vectors.
+    """
+
+    settings: PivotSettings
+    cells: PivotCells
+    records: Records
+    cells_of: I64
+    sizes: F32
+    offsets: F32
+    scales: F32
+    biases: F32
+
+    @cached_property
+    def bits(self) -> Bools:
+        """The codes as bits (n, m d)."""
+        frame = self.settings.frame
+        return np.asarray(unpack(self.records.codes, frame.m * frame.d) > 0)
+
+
+def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
+    """The partition of n >= 1 records (n, d), which may come in any order."""
+    order = np.argsort(ids)
+    ids, x = ids[order], np.ascontiguousarray(x[order])
+    z = directions(x) if settings.metric == "cosine" else x
+    pivots = np.flatnonzero(is_pivot(ids, settings.key, settings.cell_size))
+    if len(pivots):
+        cell_ids, cell_exponents = ids[pivots], exponents(z[pivots])
+        centres = _refined(settings, ids, z, pivots) if settings.refine else z[pivots]
+        cells_of = nearest(z, centres)
+    else:
+        cell_ids, cell_exponents = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        centres = np.zeros((1, x.shape[1]), dtype=np.float32)
+        cells_of = np.zeros(len(ids), dtype=np.int64)
+    real = np.full(len(cell_ids), len(pivots) > 0)
+    counts = np.bincount(cells_of, minlength=len(cell_ids)).astype(np.int64)
+    sums = np.stack([in_units(z[cells_of == c], int(E)).sum(axis=0) for c, E in enumerate(cell_exponents)])
+    means = [exact_mean(s, int(n), int(E)) for s, n, E in zip(sums, counts, cell_exponents, strict=True)]
+    rounded = rounded_means(superbit(settings.frame, np.stack(means), x.shape[1]))
+    cells = PivotCells(cell_ids, real, counts, centres, sums, *rounded)
+    return _with_residuals(settings, cells, cells_of, ids, x, z)
+
+
+def nearest(z: F32, centres: F32) -> I64:
+    """The position of the nearest centre of each row; centres stand by ascending id, and the first of equals wins."""
+    best = np.full(len(z), np.inf, dtype=np.float32)
+    position = np.zeros(len(z), dtype=np.int64)
+    for c, centre in enumerate(centres):
+        distance = squared_distance(z, centre[None, :])
+        nearer = distance < best
+        best[nearer], position[nearer] = distance[nearer], c
+    return position
+
+
+def _refined(settings: PivotSettings, ids: I64, z: F32, pivots: I64) -> F32:
+    counted = is_sampled(ids, settings.key)
+    counted[pivots] = True
+    rows = np.flatnonzero(counted)
+    closest = nearest(z[rows], z[pivots])
+    closest[np.isin(rows, pivots)] = np.arange(len(pivots))  # a pivot counts for itself, also beside an equal one
+    centres = []
+    for c, E in enumerate(exponents(z[pivots]).tolist()):
+        chosen = z[rows[closest == c]]
+        centres.append(exact_mean(in_units(chosen, E).sum(axis=0), len(chosen), E))
+    return np.stack(centres)
+
+
+def rounded_means(mu: F32) -> tuple[I8, F32, F32]:
+    """Rotated means (C, d) in whole numbers up to 127, what one of these is worth, and |mu|^2."""
+    top = np.abs(mu.astype(np.float64)).max(axis=1)
+    scale = np.divide(LARGEST_MEAN, top, out=np.zeros_like(top), where=top > 0)
+    whole = (np.sign(mu) * np.floor(np.abs(mu.astype(np.float64)) * scale[:, None] + 0.5)).astype(np.int8)
+    size = norms(mu)
+    return whole, (top / LARGEST_MEAN).astype(np.float32), (size * size).astype(np.float32)
+
+
+# --- Records in their cells ------------------------------------------------------------------------------------------
+
+
+def mean_alignment(d: int) -> float:
+    """A = sqrt(2 d/pi): what sum |u_j| comes to for a random unit vector u."""
+    return math.sqrt(2.0 * d / math.pi)
+
+
+def _with_residuals(settings: PivotSettings, cells: PivotCells, cells_of: I64, ids: I64, x: F32, z: F32) -> Pivots:
+    frame, c = settings.frame, plane_weights(settings.frame.d, settings.frame.m)
+    r = z - cells.centres[cells_of]
+    values = progressive(frame, r, settings.sweeps)
+    along = alignment(superbit(frame, directions(r), frame.m * frame.d), values, c)
+    factors = np.divide(1.0, along, out=np.zeros_like(along), where=along > 0).astype(np.float32)
+    size, factor = norms(r), factors.astype(np.float64)
+
+    # S_i = <b_i, g_i> of each plane, for g = R_i^T centre.
+    g = superbit(frame, cells.centres, frame.m * frame.d)[cells_of]
+    signed = np.where(values >= 0, g, -g).astype(np.float64)
+    S = [lane_sum(plane) for plane in np.split(signed, frame.m, axis=1)]
+    weighted = np.zeros(len(ids))
+    for c_i, S_i in zip(c, S, strict=True):
+        weighted = weighted + np.float64(c_i) * S_i
+
+    if settings.metric == "ip":
+        scale, offset, bias = size * factor, np.zeros_like(size), np.zeros_like(size)
+    else:
+        scale = 2.0 * size * factor
+        offset = size + 2.0 * S[0] / mean_alignment(frame.d)
+        bias = size * size + scale * weighted
+    floats = (number.astype(np.float32) for number in (size, offset, scale, bias))
+    records = Records(ids, pack(values), norms(x).astype(np.float32), factors, x)
+    return Pivots(settings, cells, records, cells_of, *floats)

@@ -1,0 +1,231 @@
+"""What a forgotten record leaves in an index with pivots: nothing of itself, nothing of what it was the centre of.
+
+Each test first shows that the patterns it looks for are there while the record is.
+"""
+
+import numpy as np
+import pytest
+
+from lethevec import Index, reference
+
+METRICS = ["cosine", "l2", "ip"]
+DIM = 100
+N = 800
+
+
+def occurrences(index, needles):
+    """Names of the patterns that are in memory: in one piece, or byte by byte among the 32 rows of a block."""
+    memory = index._native.raw_memory()
+    lanes = [memory[r::32] for r in range(32)]
+    return {
+        name
+        for name, needle in needles.items()
+        if needle in memory or ("interleaved" in name and any(needle in lane for lane in lanes))
+    }
+
+
+def of_record(spec, id):
+    """What an index holds of a record: vector, residual code, numbers."""
+    made = spec.made
+    row = int(np.flatnonzero(spec.ids == id)[0])
+    x = made.records.vectors[row]
+    code = made.records.codes[row].tobytes()
+    needles = {
+        "id": int(id).to_bytes(8, "little", signed=True),
+        "vector, first": x[:4].tobytes(),
+        "vector, last": x[-4:].tobytes(),
+    }
+    if made.sizes[row] == 0:  # the centre itself: its code is that of every zero, and says nothing
+        return needles
+    return needles | {
+        "numbers": made.biases[row].tobytes() + made.scales[row].tobytes(),
+        "code": code[:24],
+        "first plane, interleaved": code[: DIM // 8],
+    }
+
+
+def of_centre(spec, id):
+    """What an index holds of a cell: the centre, rotated too, and the sums of its members."""
+    made = spec.made
+    c = int(np.flatnonzero(made.cells.ids == id)[0])
+    centre = made.cells.centres[c]
+    rotated = reference.superbit(made.settings.frame, centre[None], 2 * DIM)[0]
+    return {
+        "centre, first": centre[:4].tobytes(),
+        "centre, last": centre[-4:].tobytes(),
+        "centre, rotated": rotated[:4].tobytes(),
+        "centre, second plane": rotated[-4:].tobytes(),
+        "sums": made.cells.sums[c, :3].tobytes(),
+    }
+
+
+def passing_by(x, centre):
+    """What is computed on the way and has no business to stay: direction, residual and its direction."""
+    z = reference.directions(x[None])[0]
+    rows = {"direction": z}
+    for name, r in (("residual", x - centre), ("residual of direction", z - centre)):
+        if r.any():  # the residual of a pivot is zero
+            rows |= {name: r, f"direction of {name}": reference.directions(r[None])[0]}
+    return {name: row[:4].tobytes() for name, row in rows.items()}
+
+
+@pytest.fixture(params=[0, 1], ids=["pivots", "refined"])
+def refine(request):
+    return request.param
+
+
+@pytest.fixture(params=METRICS)
+def problem(request, tools, refine):
+    """An index, its spec, and what else both were made with."""
+    rng = np.random.default_rng(1)
+    x = tools.clustered(1, N, DIM)
+    ids = reference.words(9, 1, N).view(np.int64)
+    index = tools.build(x, ids, metric=request.param, refine=refine, cell_size=20)
+    return index, tools.Spec(index.config, ids, x), dict(zip(ids.tolist(), x, strict=True)), rng
+
+
+def cell_of(spec, id):
+    return int(spec.made.cells.ids[spec.made.cells_of[int(np.flatnonzero(spec.ids == id)[0])]])
+
+
+def spec_of_the_rest(tools, index, records):
+    left = index.ids()
+    return tools.Spec(index.config, left, np.stack([records[id] for id in left.tolist()]))
+
+
+def test_a_record_that_is_no_pivot(problem, tools):
+    index, spec, records, rng = problem
+    others = np.setdiff1d(spec.ids, tools.pivots_among(index.config, spec.ids))
+    for batch in (rng.choice(others, 1), rng.choice(others, 1), rng.choice(others, 100, replace=False)):
+        batch = batch[np.isin(batch, spec.ids)]
+        needles = {}
+        for id in batch[:5].tolist():
+            mine = of_record(spec, id)
+            assert occurrences(index, mine) == set(mine)
+            centre = spec.made.cells.centres[spec.made.cells.ids == cell_of(spec, id)][0]
+            mine.update(passing_by(records[id], centre))
+            needles.update({f"{name} of {id}": needle for name, needle in mine.items()})
+        index.forget(batch)
+        assert occurrences(index, needles) == set()
+        assert len(needles) >= 8
+        spec = spec_of_the_rest(tools, index, records)
+
+
+def test_a_pivot_and_what_was_coded_relative_to_it(problem, tools):
+    index, spec, records, rng = problem
+    for pivot in rng.permutation(tools.pivots_among(index.config, spec.ids))[:4].tolist():
+        members = [id for id in spec.ids.tolist() if id != pivot and cell_of(spec, id) == pivot]
+        centre = of_centre(spec, pivot)
+        mine = of_record(spec, pivot)
+        assert occurrences(index, {**mine, **centre}) == {*mine, *centre}
+        codes = {f"code of {id}": of_record(spec, id)["code"] for id in members[:5]}
+        assert occurrences(index, codes) == set(codes)
+        index.forget(pivot)
+        where = spec.made.cells.centres[spec.made.cells.ids == pivot][0]
+        needles = {**mine, **centre, **codes, **passing_by(records[pivot], where)}
+        assert occurrences(index, needles) == set()
+        spec = spec_of_the_rest(tools, index, records)
+        for id in members[:5]:  # they are there still, as the codes of other residuals
+            assert occurrences(index, of_record(spec, id)) == set(of_record(spec, id))
+
+
+def test_an_update(problem, tools):
+    index, spec, records, _ = problem
+    pivots = tools.pivots_among(index.config, spec.ids)
+    for id in [int(pivots[3]), int(np.setdiff1d(spec.ids, pivots)[7])]:
+        needles = of_record(spec, id)
+        del needles["id"]
+        if id in pivots:
+            needles.update(of_centre(spec, id))
+        assert occurrences(index, needles) == set(needles)
+        records[id] = -records[id] * np.float32(0.7)
+        index.update(records[id][None], ids=[id])
+        assert occurrences(index, needles) == set()
+        spec = spec_of_the_rest(tools, index, records)
+        assert occurrences(index, of_record(spec, id)) == set(of_record(spec, id))
+
+
+def test_all_pivots_and_then_all(problem, tools):
+    """First everything falls into the void, then there is nothing."""
+    index, spec, records, _ = problem
+    pivots = tools.pivots_among(index.config, spec.ids)
+    needles = {}
+    for id in pivots[:10].tolist():
+        for name, needle in {**of_record(spec, id), **of_centre(spec, id)}.items():
+            needles[f"{name} of {id}"] = needle
+    for id in np.setdiff1d(spec.ids, pivots)[:100].tolist():
+        needles[f"code of {id}"] = of_record(spec, id)["code"]
+    index.forget(pivots)
+    cells, held = tools.native_state(index)
+    assert set(cells) == {None}
+    assert len(held) == N - len(pivots)
+    assert occurrences(index, needles) == set()
+    for id in held:
+        needles[f"vector of {id}"] = records[id][:4].tobytes()
+        needles[f"code of {id}"] = held[id][-1][:24]
+    index.forget(list(held))
+    assert occurrences(index, needles) == set()
+    empty = Index(DIM, metric=index.metric, **source_of(index))
+    assert index.stats() == empty.stats()
+    assert tools.native_state(index) == tools.native_state(empty)
+    assert index.digest() == empty.digest()
+
+
+def source_of(index):
+    params = dict(index.config.source_params)
+    return {"source": "pivots", **params, "key": bytes.fromhex(params["key"])}
+
+
+def test_a_sampled_record_leaves_the_centre(tools):
+    """refine=1: the centre was a mean with it, and is the mean without."""
+    x, ids = tools.clustered(2, N, DIM), np.arange(N)
+    index = tools.build(x, ids, metric="l2", refine=1, cell_size=20)
+    spec = tools.Spec(index.config, ids, x)
+    pivots = tools.pivots_among(index.config, ids)
+    sampled = np.setdiff1d(ids[reference.is_sampled(ids, spec.made.settings.key)], pivots)
+    plain = tools.Spec(tools.build(x, ids, metric="l2", cell_size=20).config, ids, x)
+    for id in sampled[:5].tolist():
+        pivot = cell_of(plain, id)  # sampled for the centre that is nearest by the pivots themselves
+        before = of_centre(spec, pivot)
+        assert occurrences(index, before) == set(before)
+        index.forget(id)
+        ids = index.ids()
+        spec, plain = (
+            tools.Spec(s.config, ids, x[ids]) for s in (index, tools.build(x, range(N), metric="l2", cell_size=20))
+        )
+        after = of_centre(spec, pivot)
+        assert before["centre, first"] != after["centre, first"]
+        gone = {name: needle for name, needle in before.items() if needle != after[name]}
+        assert occurrences(index, gone) == set()
+        assert occurrences(index, after) == set(after)
+
+
+def test_equal_vectors_leave_one_by_one(tools):
+    """The cell goes from one pivot to the next, all of them equal."""
+    x = np.repeat(tools.clustered(3, 1, DIM), 120, axis=0)
+    index = tools.build(x, range(120), metric="l2")
+    left = sorted(range(120))
+    config = index.config
+    while len(left) > 1:
+        index.forget(left.pop(0))
+        cells, held = tools.native_state(index)
+        pivots = tools.pivots_among(config, left).tolist()
+        assert set(cells) == (set(pivots) or {None})
+        assert {cell for cell, *_ in held.values()} == {pivots[0] if pivots else None}
+    assert x[0, :4].tobytes() in index._native.raw_memory()
+    index.forget(left)
+    assert x[0, :4].tobytes() not in index._native.raw_memory()
+
+
+def test_memory_follows_from_the_records(tools):
+    x = tools.clustered(4, 3000, 24)
+    index = tools.build(x, range(3000), metric="l2")
+    going = np.random.default_rng(5).choice(3000, size=2600, replace=False)
+    index.forget(going[:1300])
+    for id in going[1300:1500].tolist():
+        index.forget(id)
+    index.forget(going[1500:])
+    left = np.setdiff1d(np.arange(3000), going)
+    other = tools.build(x[left], left, metric="l2")
+    assert index.stats() == other.stats()
+    assert len(index._native.raw_memory()) == len(other._native.raw_memory())
