@@ -36,7 +36,7 @@ void bind_pivots(nb::module_& module) {
                int64_t cell_size, int64_t probes, bool refine) {
                 expect(encoder->family == Family::progressive, "encoder: not progressive");
                 expect(cell_size >= 2, "cell_size: out of range");
-                expect(probes >= 1, "probes: out of range");
+                expect(probes >= 0, "probes: out of range");
                 auto* made = new (self) PivotSettings();
                 made->encoder = std::move(encoder);
                 made->metric = metric == "cosine" ? Metric::cosine : metric == "l2" ? Metric::l2 : Metric::ip;

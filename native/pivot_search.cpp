@@ -25,8 +25,9 @@ struct Plan {
     int64_t rank;       // and of the second
 };
 
-Plan plan_for(double probes, int64_t records, int64_t allowed, int64_t k, double effort) {
+Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allowed, int64_t k, double effort) {
     const double share = static_cast<double>(records) / static_cast<double>(std::max<int64_t>(1, allowed));
+    const double probes = given ? static_cast<double>(given) : std::max(8.0, 5.0 * std::sqrt(static_cast<double>(cells)));
     const double wanted = static_cast<double>(k), first_rank = 600.0 + 40.0 * wanted;
     auto whole = [](double number) { return static_cast<int64_t>(std::min(std::ceil(number), 1e15)); };
     Plan plan;
@@ -80,10 +81,11 @@ private:
 // Cells that hold rows, by falling key and then by rising id; made only as far as it is asked for.
 class Order {
 public:
-    Order(const float* keys, const Pivots& pivots, int64_t likely) : keys_(keys), pivots_(pivots) {
+    // `filled` counts the cells that hold rows.
+    Order(const float* keys, const Pivots& pivots, int64_t filled, int64_t likely)
+        : keys_(keys), pivots_(pivots), size_(filled) {
         const uint32_t* sizes = pivots.contents().sizes();
         const int64_t n = pivots.cells();
-        for (int64_t c = 0; c < n; ++c) size_ += sizes[c] > 0;
         if (likely < size_) {
             pick(likely, sizes, n);
         } else {
@@ -94,7 +96,7 @@ public:
     }
     int64_t size() const { return size_; }
     uint32_t at(int64_t i) {
-        if (i >= static_cast<int64_t>(cells_.size())) cells_ = Order(keys_, pivots_, size_).cells_;
+        if (i >= static_cast<int64_t>(cells_.size())) cells_ = Order(keys_, pivots_, size_, size_).cells_;
         return static_cast<uint32_t>(cells_[static_cast<size_t>(i)]);
     }
 
@@ -157,7 +159,7 @@ private:
 
     const float* keys_;
     const Pivots& pivots_;
-    int64_t size_ = 0;
+    int64_t size_;
     std::vector<uint64_t> cells_;
 };
 
@@ -218,7 +220,9 @@ struct Entry {
 SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                               std::vector<size_t>&) const {
-    const Plan plan = plan_for(static_cast<double>(settings_.probes), rows.size(), allowed, wanted, effort);
+    int64_t filled = 0;
+    for (int64_t c = 0; c < cells_.count(); ++c) filled += cells_.sizes()[c] > 0;
+    const Plan plan = plan_for(settings_.probes, filled, rows.size(), allowed, wanted, effort);
     auto permitted = [&](uint32_t row) { return masks.empty() || (masks[row / BLOCK] >> (row % BLOCK) & 1); };
     if (allowed <= plan.rank) {
         for (uint32_t row = 0; row < rows.size(); ++row)
@@ -233,7 +237,7 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
     kernels.superbit(encoder.frame->view(), query, 1, {values.data(), nullptr, encoder.bits, nullptr}, scratch.data());
     std::vector<float> keys(static_cast<size_t>(means_.padded_size()));
     means_.keys(values.data(), !ip, keys.data());
-    Order order(keys.data(), *this, plan.probed);
+    Order order(keys.data(), *this, filled, plan.probed);
 
     std::vector<uint8_t> tables, weights;
     std::vector<uint32_t> signs;

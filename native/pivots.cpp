@@ -346,6 +346,9 @@ void Pivots::leave(const Rows& rows, uint32_t row) {
     wipe(old.data(), old.size() * sizeof(float));
     take_out(row, z.at(0));
     release_piece(row);
+    if (last && samples_)  // nobody has a home in the void
+        for (Piece& piece : pieces_)
+            for (uint32_t i = 0; piece.homes && i < PIECE_ROWS; ++i) piece.homes[i] = Home{};
     if (pivot) remove_centre(gone);
     void_ = void_ || last;
     refresh();

@@ -22,7 +22,7 @@ def chosen(**arguments):
     ("name", "values"),
     [
         ("cell_size", [1, 0, -8, 2**63, 8.0, "8", True, [8]]),
-        ("probes", [0, -1, 2**63, 1.5, "many", True]),
+        ("probes", [-1, 2**63, 1.5, "many", True]),
         ("refine", [-1, 2, 0.5, "yes", True]),
         ("expected", [0, -5, 2**40, 1e6, "many", True]),
         ("key", [b"", bytes(15), bytes(17), "0" * 31, "AB" * 16, "0" * 16, 5, bytearray(16), list(range(16))]),
@@ -72,7 +72,7 @@ def test_defaults():
     assert list(params) == sorted(params) == ["cell_size", "expected", "key", "probes", "refine"]
     assert params["refine"] == 0
     assert params["cell_size"] >= 2
-    assert params["probes"] >= 1
+    assert params["probes"] == 0  # follows the number of cells
     assert bytes.fromhex(params["key"]) == b"".join(
         word.to_bytes(8, "little") for word in reference.default_pivot_key(0)
     )
@@ -105,7 +105,7 @@ def test_the_configuration_is_kept_whole():
         {"key": "AB" * 16},
         {"key": 7},
         {"key": None},
-        {"probes": 0},
+        {"probes": -1},
         {"refine": 2},
         {"refine": True},
         {"expected": 0},

@@ -18,7 +18,7 @@ def chosen(**arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": "buckets"}, r"source: expected one of 'scan', 'tables', got 'buckets'"),
+        ({"source": "buckets"}, r"source: expected one of 'scan', 'tables', 'pivots', got 'buckets'"),
         ({"tables": 0}, r"tables: expected an integer from 1 to 256, got 0"),
         ({"tables": 257}, r"tables: expected an integer from 1 to 256, got 257"),
         ({"tables": True}, r"tables: expected an integer"),

@@ -43,10 +43,14 @@ class Index:
         bits: bits of a code; by default two planes of dim bits, or eight when vectors are not kept.
         ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
-        source: where candidates come from; "scan" looks at all codes, "tables" into the nearest buckets of hash tables.
+        source: where candidates come from; "scan" looks at all codes, "tables" into the nearest buckets of hash tables,
+            "pivots" into the nearest cells around records that a keyed hash picks.
         tables, key_bits: how many hash tables, and bits of their keys; by default chosen for `expected` records.
-        probes: buckets that a query looks into at effort 1.0; twice as many at 2.0.
-        expected: about how many records there will be, for the defaults of the tables (100,000).
+        cell_size: records in a cell of the pivots, on average; by default chosen for `expected` records.
+        refine: 1 for cells around means instead of pivots: faster searches, dearer changes.
+        key: 16 bytes for the hash that picks pivots; by default they follow from the seed.
+        probes: buckets or cells that a query looks into at effort 1.0; twice as many at 2.0.
+        expected: about how many records there will be, for the defaults of tables and pivots (100,000).
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -338,22 +342,30 @@ class Index:
     def stats(self) -> dict[str, int | float]:
         """Counts, and bytes by part: a function of configuration and records.
 
-        `buckets_used` counts the buckets of all tables that hold a record, of `buckets_possible`.
+        `buckets_used` counts the buckets of all tables that hold a record, of `buckets_possible`. `bytes_cells` is what
+        the cells of pivots take, codes included; `cells_used` counts those that hold a record.
         """
         vectors, codes, id_map, _ = self._native.bytes()
         n = len(self)
         tables, possible, used, _ = core.table_stats(self._native) if self._config.source == "tables" else (0, 0, 0, 0)
-        total = vectors + codes + id_map + tables
+        cells, pivots, filled, largest = (
+            core.pivot_stats(self._native) if self._config.source == "pivots" else (0, 0, 0, 0)
+        )
+        total = vectors + codes + id_map + tables + cells
         return {
             "records": n,
             "bytes_vectors": vectors,
             "bytes_codes": codes,
             "bytes_ids": id_map,
             "bytes_tables": tables,
+            "bytes_cells": cells,
             "bytes_total": total,
             "bytes_per_record": total / n if n else 0.0,
             "buckets_used": used,
             "buckets_possible": possible,
+            "pivots": pivots,
+            "cells_used": filled,
+            "largest_cell": largest,
             "mean_norm": self._mean_norm,
         }
 

@@ -34,7 +34,6 @@ PROBES_PER_ROOT = 12
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 CELL_PER_ROOT = 0.22
-CELLS_PER_ROOT = 5.0
 #: Which sources a parameter is for.
 USED_BY = {
     "tables": ("tables",),
@@ -72,7 +71,7 @@ def _tables(dim: int, expected: int, given: dict[str, object]) -> Params:
 
 def _pivots(expected: int, seed: int, given: dict[str, object]) -> Params:
     cell_size = integer("cell_size", _or(given["cell_size"], default_cell_size(expected)), 2, MAX_CELL_SIZE)
-    probes = integer("probes", _or(given["probes"], default_cells(expected, cell_size)), 1, MAX_PROBES)
+    probes = integer("probes", _or(given["probes"], 0), 0, MAX_PROBES)  # 0 follows the number of cells
     refine = integer("refine", _or(given["refine"], 0), 0, 1)
     key = _hash_key(given["key"], seed)
     return (("cell_size", cell_size), ("expected", expected), ("key", key), ("probes", probes), ("refine", refine))
@@ -81,7 +80,7 @@ def _pivots(expected: int, seed: int, given: dict[str, object]) -> Params:
 def _hash_key(given: object, seed: int) -> str:
     """The key of the hash that makes pivots: 32 hexadecimal digits. By default it follows from the seed."""
     if given is None:
-        return reference.default_pivot_key(seed).hex()
+        return struct.pack("<QQ", *reference.default_pivot_key(seed)).hex()
     if isinstance(given, str) and re.fullmatch("[0-9a-f]{32}", given):
         return given
     if isinstance(given, bytes) and len(given) == 16:
@@ -93,11 +92,6 @@ def _hash_key(given: object, seed: int) -> str:
 def default_cell_size(expected: int) -> int:
     """Records of a cell, on average."""
     return min(MAX_CELL_SIZE, max(16, round(CELL_PER_ROOT * math.sqrt(expected))))
-
-
-def default_cells(expected: int, cell_size: int) -> int:
-    """Cells to look into at effort 1."""
-    return max(8, round(CELLS_PER_ROOT * math.sqrt(expected / cell_size)))
 
 
 def _or(value: object, default: int) -> object:

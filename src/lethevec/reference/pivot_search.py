@@ -2,7 +2,7 @@
 
     cells          by their rounded means: 2 <q, mean> - |mean|^2, largest first (ip: <q, mean>), then by id
     first stage    a distance from the first plane and whole weights, put into one of 1,024 buckets
-    second stage   a distance from all planes, put into one of 4,096 buckets
+    second stage   a distance from that and the later planes, put into one of 4,096 buckets
     third stage    true distances, then ids
 
 A group is what one cell gives. A row is judged by the rows of its own group, of those before it, and of the first few
@@ -29,9 +29,13 @@ RANK, RANK_PER_K = 50.0, 5.0
 #: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
 REFERENCE_PART = 2.0
 FIRST_PART = 8.0
+#: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
+LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
-#: Buckets of either stage, and how many of them reach from zero to the distance of the first centre.
+#: Centres, the first ones, whose largest distance is the unit of estimates. A query that is a pivot is at none of its own.
+SPAN = 8
+#: Buckets of either stage, and how many of them reach from zero to that distance.
 FIRST_BUCKETS, FIRST_PER_UNIT = 1024, 256
 SECOND_BUCKETS, SECOND_PER_UNIT = 4096, 1024
 
@@ -51,10 +55,14 @@ class PivotPlan:
 
 
 def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
-    """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited."""
+    """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited.
+
+    `probes` 0 follows the number of cells.
+    """
     share = records / max(1, allowed)
-    first = min(cells, max(1, math.ceil(min(probes * share / FIRST_PART, cells))))
-    probed = max(first, math.ceil(min(effort * probes * share, cells)))
+    probes_at_one = float(probes) if probes else max(LEAST_PROBES, PROBES_PER_ROOT * math.sqrt(cells))
+    first = min(cells, max(1, math.ceil(min(probes_at_one * share / FIRST_PART, cells))))
+    probed = max(first, math.ceil(min(effort * probes_at_one * share, cells)))
     base = SURVIVORS + SURVIVORS_PER_K * k
     reference = math.ceil(max(k, base / REFERENCE_PART))
     survivors = max(reference, math.ceil(min(effort * base, records)))
@@ -125,6 +133,7 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     order = cell_order(pivots, v[: frame.d])
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
     visited = max(plan.probed, int(np.searchsorted(seen, k)) + 1)  # as many as it takes to see k
+    span = cells.centres[order[:SPAN]]
     order = order[:visited]
     place = np.full(len(cells.ids), -1)
     place[order] = np.arange(visited)
@@ -134,10 +143,10 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     centres = cells.centres[order]
     bases = -dot(q, centres) if metric == "ip" else squared_distance(q, centres)
     if metric == "ip":
-        unit = np.float32(norms(q)[0]) * np.float32(norms(centres[:1])[0])
+        unit = (np.float32(norms(q)[0]) * norms(span).astype(np.float32)).max()
         low = bases[0] - unit
     else:
-        unit, low = bases[0], np.float32(0)
+        unit, low = squared_distance(q, span).max(), np.float32(0)
     base = bases[groups]
 
     weights = first_weights(v[: frame.d])
@@ -148,9 +157,10 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     keeps = bucket1 <= thresholds(bucket1, groups, plan.survivors, plan.first, visited, FIRST_BUCKETS)[groups]
     judges = bucket1 <= thresholds(bucket1, groups, plan.reference, plan.first, visited, FIRST_BUCKETS)[groups]
 
-    tail = tail_weights(v * np.repeat(plane_weights(frame.d, frame.m), frame.d))
-    estimate = tail.agreement(pivots.bits[rows]).astype(np.float32) * np.float32(tail.unit)
-    e2 = base + (pivots.biases[rows] - estimate * pivots.scales[rows])
+    c = plane_weights(frame.d, frame.m)
+    tail = tail_weights((v * np.repeat(c, frame.d))[frame.d :])
+    rest = tail.agreement(pivots.bits[rows, frame.d :]).astype(np.float32) * np.float32(tail.unit)
+    e2 = base + (pivots.biases[rows] - (twice * np.float32(weights.unit * float(c[0])) + rest) * pivots.scales[rows])
     bucket2 = bucket(e2, low, unit, SECOND_BUCKETS, SECOND_PER_UNIT)
     limits = thresholds(bucket2[judges], groups[judges], plan.rank, plan.first, visited, SECOND_BUCKETS)
     return Found(rows[keeps & (bucket2 <= limits[groups])], len(rows), int(keeps.sum()))

@@ -273,5 +273,13 @@ def _with_residuals(settings: PivotSettings, cells: PivotCells, cells_of: I64, i
         offset = size + 2.0 * S[0] / mean_alignment(frame.d)
         bias = size * size + scale * weighted
     floats = (number.astype(np.float32) for number in (size, offset, scale, bias))
+    size32, offset32, scale32, bias32 = floats
     records = Records(ids, pack(values), norms(x).astype(np.float32), factors, x)
-    return Pivots(settings, cells, records, cells_of, *floats)
+    return Pivots(settings, cells, records, cells_of, upper_half(size32), upper_half(offset32), scale32, bias32)
+
+
+def upper_half(numbers: F32) -> F32:
+    """Rounded to the upper sixteen bits, half to even: enough for a first stage, which reads them for every row."""
+    bits = numbers.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (rounded & np.uint32(0xFFFF0000)).view(np.float32)
