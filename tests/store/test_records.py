@@ -18,6 +18,8 @@ from lethevec.index import Index
 from lethevec.store import KEEP
 from lethevec.store.ids import row_of
 
+BOTH_LAYOUTS = True
+
 
 class TestAddAndGet:
     def test_all_parts_come_back(self, make, vectors):
