@@ -27,6 +27,7 @@ from ..errors import FormatError
 __all__ = ["canonical_json", "configuration_bytes", "decode_record", "encode_record"]
 
 _FIELD = struct.Struct("<cQ")
+_INT = struct.Struct("<q")
 _ORDERS = frozenset(
     id + b"v" + subject + payload for id in (b"i", b"s") for subject in (b"", b"u") for payload in (b"", b"p")
 )
@@ -62,28 +63,26 @@ def decode_record(encoding: bytes) -> tuple[int | str, bytes, str | None, str | 
     >>> decode_record(encode_record(7, b"1234", "alice"))
     (7, b'1234', 'alice', None)
     """
-    fields: list[tuple[bytes, bytes]] = []
-    at = 0
-    while at < len(encoding):
-        if at + _FIELD.size > len(encoding):
-            raise FormatError(f"record: expected a field of {_FIELD.size} bytes or more, got {len(encoding) - at}")
+    tags, contents = b"", []
+    at, end = 0, len(encoding)
+    while at < end:
+        if at + _FIELD.size > end:
+            raise FormatError(f"record: expected a field of {_FIELD.size} bytes or more, got {end - at}")
         tag, size = _FIELD.unpack_from(encoding, at)
         at += _FIELD.size + size
-        if at > len(encoding):
-            raise FormatError(f"record: expected {size} bytes in field {tag!r}, got {len(encoding) - at + size}")
-        fields.append((tag, encoding[at - size : at]))
-    tags = b"".join(tag for tag, _ in fields)
+        if at > end:
+            raise FormatError(f"record: expected {size} bytes in field {tag!r}, got {end - at + size}")
+        tags += tag
+        contents.append(encoding[at - size : at])
     if tags not in _ORDERS:
         raise FormatError(f"record: expected the fields of a record, got {tags!r}")
-    content = dict(fields)
-    if tags[:1] == b"i" and len(content[b"i"]) != 8:
-        raise FormatError(f"record: expected an id of 8 bytes, got {len(content[b'i'])}")
     try:
-        texts = {tag: content[tag].decode() for tag in (b"s", b"u", b"p") if tag in content}
-    except UnicodeDecodeError as error:
-        raise FormatError(f"record: expected texts in UTF-8, got something else ({error})") from None
-    id = texts[b"s"] if b"s" in texts else int.from_bytes(content[b"i"], "little", signed=True)
-    return id, content[b"v"], texts.get(b"u"), texts.get(b"p")
+        id = contents[0].decode() if tags.startswith(b"s") else _INT.unpack(contents[0])[0]
+        subject = contents[2].decode() if b"u" in tags else None
+        payload = contents[-1].decode() if b"p" in tags else None
+    except (UnicodeDecodeError, struct.error) as error:
+        raise FormatError(f"record: expected 8 bytes of an id and texts in UTF-8, got others ({error})") from None
+    return id, contents[1], subject, payload
 
 
 def canonical_json(value: Any) -> str:

@@ -100,30 +100,34 @@ class Store(WritingStore):
         audit = self._ledger.keys.audit
         row = replace(session.row, digest=session.row.digest.copy(), version=session.row.version + 1)
         traces = Traces()
-        with session.transaction():
-            slots, missing = self._to_forget(ids, subject, ignore_unknown)
-            tags, gone = self._delete(slots, row, traces, audit)
-            session.write_row(row, renew=True)
-            draft = {
-                "asked_at": now(),
-                "asked": {
-                    "by": "ids" if subject is None else "subject",
-                    "subject": None if subject is None else audit.tag_subject(subject),
-                    "missing": sorted(audit.tag_id(id) for id in missing),
-                },
-                "audit_key": audit.id,
-                "records": len(tags),
-                "erased": sorted(tags),
-                "digest": {
-                    "before": audit.tag_digest(session.row.digest.digest()),
-                    "after": audit.tag_digest(row.digest.digest()),
-                },
-                "version": row.version,
-            }
-            number = self._ledger.note_erasure(draft)
-        session.row = row
-        if len(gone):
-            self._mirror.engine.forget(gone)
+        gone: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        try:
+            with session.transaction():
+                slots, missing = self._to_forget(ids, subject, ignore_unknown)
+                tags, gone = self._delete(slots, row, traces, audit)
+                session.write_row(row, renew=True)
+                draft = {
+                    "asked_at": now(),
+                    "asked": {
+                        "by": "ids" if subject is None else "subject",
+                        "subject": None if subject is None else audit.tag_subject(subject),
+                        "missing": sorted(audit.tag_id(id) for id in missing),
+                    },
+                    "audit_key": audit.id,
+                    "records": len(tags),
+                    "erased": sorted(tags),
+                    "digest": {
+                        "before": audit.tag_digest(session.row.digest.digest()),
+                        "after": audit.tag_digest(row.digest.digest()),
+                    },
+                    "version": row.version,
+                }
+                number = self._ledger.note_erasure(draft)
+        finally:
+            if session.committed:  # perhaps with an interrupt just after
+                session.row = row
+                if len(gone):
+                    self._mirror.engine.forget(gone)
         return number, traces
 
     def _to_forget(self, ids: list[Id], subject: str | None, ignore_unknown: bool) -> tuple[list[int], list[Id]]:

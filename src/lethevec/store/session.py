@@ -36,6 +36,7 @@ class Session:
         self.timeout = timeout
         self.guard = threading.RLock()
         self.closed = False
+        self.committed = False  # whether the last transaction was, even if an interrupt came right after
         self.raw = RawFile(self.path, writable=not read_only)
         try:
             header = check_header(self.raw)
@@ -94,6 +95,7 @@ class Session:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end of the block, or rolled back as a whole."""
         with self.guard:
+            self.committed = False
             self.require_writer()
             with translated(self.path):
                 pragma(self.connection, f"busy_timeout={int(self.timeout * 1000)}")
@@ -104,11 +106,12 @@ class Session:
                     self.tables.before_commit()
                     self.connection.execute("COMMIT")
                 except BaseException as error:
-                    # A failed commit (a full disk) may have rolled back by itself.
-                    undone = self.connection.in_transaction or isinstance(error, sqlite3.Error)
+                    # A failed commit (a full disk) may have rolled back by itself; an interrupt may come just after
+                    # one that was done.
+                    self.committed = not self.connection.in_transaction and not isinstance(error, sqlite3.Error)
                     if self.connection.in_transaction:
                         self.connection.execute("ROLLBACK")
-                    if undone:  # an interrupt may also come just after a commit
+                    if not self.committed:
                         with suppress(FileError):
                             self.tables.undo()
                     # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
@@ -116,6 +119,7 @@ class Session:
                         with suppress(BusyError, FileError, OSError):
                             self.checkpointer.run(0.0)
                     raise
+                self.committed = True
                 self.checkpointer.note_commit()
 
     def write_row(self, row: StoreRow, *, renew: bool = False) -> None:

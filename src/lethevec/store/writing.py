@@ -68,8 +68,11 @@ class WritingStore(ReadingStore):
                         progress.advance(len(batch))
                     session.write_row(row)
             except BaseException:
-                for undone in added:
-                    self._mirror.engine.forget(undone)
+                if session.committed:
+                    session.row = row
+                else:
+                    for undone in added:
+                        self._mirror.engine.forget(undone)
                 raise
             session.row = row
             self._empty_long_log()
@@ -128,7 +131,9 @@ class WritingStore(ReadingStore):
                         before = old_vectors
                     session.write_row(row)
             except BaseException:
-                if before is not None:
+                if session.committed:
+                    session.row = row
+                elif before is not None:
                     self._mirror.engine.update(before, ids=row_numbers)
                 raise
             session.row = row
