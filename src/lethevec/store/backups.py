@@ -4,6 +4,9 @@ A backup is a fresh database: pages of 4,096 bytes, records in ascending row ord
 erasures, counters as if the records had been added once and nothing else. The same configuration and records give the
 same bytes (under the same version of SQLite, whose number is in every file header).
 
+A backup of a sealed store has the sealed records as they are, by the number of their keys, and no digest; it opens with
+the vault alone. The same sealed records give the same bytes.
+
 Opening a backup for writing makes it a store of its own, with new keys, or with the old ones if their file is put
 there.
 """

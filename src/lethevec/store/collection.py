@@ -220,7 +220,8 @@ class Store(WritingStore):
         """Write a compact copy of configuration and records, the same bytes for the same records whatever the history.
 
         It holds neither receipts nor keys, and no record that was forgotten before. Records that are forgotten later
-        stay in it: see `reapply`, and the guarantee in the docs for how old copies are to be treated.
+        stay in it: see `reapply`, and the guarantee in the docs for how old copies are to be treated. The backup of a
+        sealed store holds sealed records, and those that are forgotten later cannot be read from then on.
         """
         with self._session.guard, translated(self.path):
             self._refresh()

@@ -58,6 +58,7 @@ class Mirror:
                     continue
                 if present:
                     self._drop_missing(present, had)
+                self._tables.loaded()
                 self._version = row.version
                 held = len(self.engine)
                 if row.digest_known and held + len(self._tables.lost()) != row.digest.count:

@@ -28,7 +28,7 @@ from ..forgetting.residue import Needle
 from .ids import row_of
 from .rows import Stored, in_parts, marks
 from .sealing import number_of, seal, unseal
-from .tables import _KEPT, BUCKET, PlainTables, Read
+from .tables import BUCKET, KEPT, PlainTables, Read
 from .vault import STATES, Vault
 
 __all__ = ["SealedTables"]
@@ -40,10 +40,12 @@ CREATE TEMP TABLE records (
     name TEXT,
     subject TEXT,
     payload TEXT
-);
-CREATE UNIQUE INDEX temp.records_row ON records (row);
-CREATE INDEX temp.records_subject ON records (subject) WHERE subject IS NOT NULL;
+)
 """
+_INDEXES = (  # made after the first load, which is faster than to keep them while it goes on
+    "CREATE UNIQUE INDEX IF NOT EXISTS temp.records_row ON records (row)",
+    "CREATE INDEX IF NOT EXISTS temp.records_subject ON records (subject) WHERE subject IS NOT NULL",
+)
 _FROM = "FROM temp.records AS r JOIN main.vectors AS v ON v.slot = r.slot"
 
 
@@ -51,7 +53,7 @@ class SealedTables(PlainTables):
     """The tables of a sealed store and its vault; closes the vault."""
 
     sealed = True
-    living = (("main.vectors", "slot", "vector"), *_KEPT)
+    living = (("main.vectors", "slot", "vector"), *KEPT)
 
     def __init__(self, connection: sqlite3.Connection, path: Path, vault: Vault) -> None:
         """The table in memory is empty until `read_new` has read the records."""
@@ -64,9 +66,7 @@ class SealedTables(PlainTables):
             raise FormatError(f"{path}: expected the row of the table store, got none")
         if found[0] != vault.id:
             raise KeysError(f"{vault.path}: expected vault {found[0]}, with which the store was made, got {vault.id}")
-        for statement in _IN_MEMORY.split(";"):
-            if statement.strip():
-                connection.execute(statement)
+        connection.execute(_IN_MEMORY)
 
     def insert(self, records: Sequence[Stored]) -> None:
         """Seal records into their slots: under new keys, or under those that replaced records had."""
@@ -114,6 +114,11 @@ class SealedTables(PlainTables):
     def drop(self, slots: Sequence[int]) -> None:
         """Take records that are gone out of the table in memory."""
         self.connection.executemany("DELETE FROM temp.records WHERE slot = ?", ((slot,) for slot in slots))
+
+    def loaded(self) -> None:
+        """Make the indexes, if they are not there yet."""
+        for statement in _INDEXES:
+            self.connection.execute(statement)
 
     def lost(self) -> list[int]:
         """Those of the unreadable slots that are still there: others were forgotten while we read."""
@@ -186,9 +191,9 @@ class SealedTables(PlainTables):
 
     def copy_to(self, target: PlainTables, part: int) -> int:
         """Copy the sealed records as they are, by ascending number of their keys."""
-        sql = "SELECT slot, substr(vector, 1, 8) FROM main.vectors"
-        pairs = [(int.from_bytes(head, "big"), slot) for slot, head in self.connection.execute(sql)]
-        slots = [slot for _, slot in sorted(pairs)]
+        # A sealed record begins with the number, big-endian.
+        sql = "SELECT slot FROM main.vectors ORDER BY substr(vector, 1, 8)"
+        slots = [slot for (slot,) in self.connection.execute(sql)]
         for start in range(0, len(slots), part):
             wanted = slots[start : start + part]
             found: dict[int, bytes] = {}

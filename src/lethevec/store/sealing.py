@@ -42,16 +42,22 @@ def number_of(sealed: bytes) -> int:
 
 def unseal(sealed: bytes, key: bytes) -> bytes:
     """The content; anything but what `seal` made under this key is a `FormatError`."""
-    from cryptography.exceptions import InvalidTag
-
     head, nonce = sealed[:_NUMBER], sealed[_NUMBER : _NUMBER + _NONCE]
     try:
         content: bytes = _aesgcm()(key).decrypt(nonce, sealed[_NUMBER + _NONCE :], head)
-    except InvalidTag:
+    except _invalid_tag():
         raise FormatError(
             f"record of key {int.from_bytes(head, 'big')}: expected what was sealed with it, got other bytes: damaged"
         ) from None
     return content
+
+
+@cache
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    kind: type[Exception] = InvalidTag
+    return kind
 
 
 @cache

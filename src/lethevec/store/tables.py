@@ -16,13 +16,13 @@ from ..forgetting.multiset import MultisetHash
 from ..forgetting.residue import Needle
 from .rows import Stored, in_parts, marks
 
-__all__ = ["BUCKET", "PlainTables", "Read"]
+__all__ = ["BUCKET", "KEPT", "PlainTables", "Read"]
 
 BUCKET = 4096  # slots
 _COLUMNS = "r.slot, r.row, r.name, r.subject, r.payload, v.vector"
 _FROM = "FROM records AS r JOIN vectors AS v ON v.slot = r.slot"
 # Table, key, column: everything that a file may hold of living rows. What is found there too is theirs.
-_KEPT = (
+KEPT = (
     ("receipts", "sequence", "receipt"),
     ("erasures", "number", "draft"),
     ("store", "", "configuration"),
@@ -49,7 +49,7 @@ class PlainTables:
         ("records", "slot", "subject"),
         ("records", "slot", "name"),
         ("vectors", "slot", "vector"),
-        *_KEPT,
+        *KEPT,
     )
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -107,6 +107,9 @@ class PlainTables:
 
     def drop(self, slots: Sequence[int]) -> None:
         """A reader has noticed that these records are gone."""
+
+    def loaded(self) -> None:
+        """All records have been read."""
 
     def lost(self) -> list[int]:
         """Slots of records that are there and cannot be read, because their keys are gone."""
