@@ -91,9 +91,9 @@ def fsyncs(folder: Path, dim: int, encrypt: bool) -> dict[str, int] | None:
     return counts
 
 
-def encoding(dim: int) -> float:
+def encoding(dim: int, family: str = "progressive") -> float:
     """Seconds of CPU time that the code of one record takes: what keeping codes on disk could save at open."""
-    hash_family = Index(dim, "cosine").config.hasher()
+    hash_family = Index(dim, "cosine", family=family).config.hasher()
     vectors = np.random.default_rng(2).normal(size=(20_000, dim)).astype(np.float32)
     times = []
     for _ in range(5):
@@ -175,6 +175,12 @@ def main(arguments: list[str] | None = None) -> None:
         head = ["", *(f"{size:,} records" for size in columns)]
         kind = "sealed store" if options.encrypt else "store"
         report.table(f"The {kind}, {options.dim} float32 a record, load {os.getloadavg()[0]:.1f}", head, rows)
+        codes = {
+            family: f"{1e6 * encoding(options.dim, family):.2g}"
+            for family in ("progressive", "superbit", "simhash", "usr")
+        }
+        report.add(encoding=codes)
+        report.table("CPU time to encode a million vectors", ["family", "s"], codes.items())
         waits = fsyncs(folder, options.dim, options.encrypt)
         if waits is None:
             report.note("fsyncs: not counted (strace is not installed, or may not be used)")

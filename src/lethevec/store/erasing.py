@@ -21,6 +21,7 @@ from ..forgetting.residue import (
     Finding,
     Needle,
     Report,
+    Source,
     id_needles,
     search,
     text_needles,
@@ -173,9 +174,11 @@ class Eraser:
 
     def _look(self, pages: frozenset[int] | None, traces: Traces) -> Report:
         session = self._session
-        others = [FileSource(path) for path in session.searchable() if path != session.path]
         if pages is None:
-            return search([FileSource(session.path), *others], traces.needles.values(), living(session))
+            files = [FileSource(path) for path in session.searchable()]
+            return search(files, traces.needles.values(), living(session))
+        others: list[Source] = [FileSource(path) for path in session.files.searchable() if path != session.path]
+        others += session.tables.rewritten()
         some = _Pages(session.raw, session.page_size, pages)
         judge = living(session)
 

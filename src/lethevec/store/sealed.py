@@ -24,12 +24,12 @@ from typing import Any
 from ..errors import FileError, FormatError, KeysError
 from ..forgetting.multiset import MultisetHash
 from ..forgetting.records import decode_record
-from ..forgetting.residue import Needle
+from ..forgetting.residue import Needle, Source
 from .ids import row_of
 from .rows import Stored, in_parts, marks
 from .sealing import number_of, seal, unseal
 from .tables import BUCKET, KEPT, PlainTables, Read
-from .vault import STATES, Vault
+from .vault import STATES, Vault, VaultBlocks
 
 __all__ = ["SealedTables"]
 
@@ -160,7 +160,7 @@ class SealedTables(PlainTables):
 
     def destroy_keys(self) -> None:
         """Overwrite every noted key in the vault, and see that it is gone."""
-        self.vault.destroy([number for (number,) in self.connection.execute("SELECT number FROM shredding")])
+        self.vault.destroy(self._noted())
 
     def settle(self) -> None:
         """The noted keys are destroyed: empty the list."""
@@ -188,6 +188,10 @@ class SealedTables(PlainTables):
     def files(self) -> list[Path]:
         """The vault."""
         return [self.vault.path]
+
+    def rewritten(self) -> list[Source]:
+        """The blocks of the vault in which keys were destroyed: the file is too long to be read at every forget."""
+        return [VaultBlocks(self.vault, self._noted())]
 
     def copy_to(self, target: PlainTables, part: int) -> int:
         """Copy the sealed records as they are, by ascending number of their keys."""
@@ -217,6 +221,9 @@ class SealedTables(PlainTables):
         if key is None:
             raise FileError(f"{self.vault.path}: expected a key that was just written or read, got none")
         return key
+
+    def _noted(self) -> list[int]:
+        return [number for (number,) in self.connection.execute("SELECT number FROM shredding")]
 
     def _note(self, numbers: Sequence[int]) -> None:
         self.connection.executemany("REPLACE INTO shredding VALUES (?)", ((number,) for number in numbers))

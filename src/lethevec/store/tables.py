@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import FormatError
 from ..forgetting.multiset import MultisetHash
-from ..forgetting.residue import Needle
+from ..forgetting.residue import Needle, Source
 from .rows import Stored, in_parts, marks
 
 __all__ = ["BUCKET", "KEPT", "PlainTables", "Read"]
@@ -147,6 +147,10 @@ class PlainTables:
 
     def files(self) -> list[Path]:
         """Further files that are to be searched for residue."""
+        return []
+
+    def rewritten(self) -> list[Source]:
+        """The parts of those files that an erasure rewrote."""
         return []
 
     def copy_to(self, target: PlainTables, part: int) -> int:

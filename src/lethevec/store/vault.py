@@ -16,13 +16,13 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import FileError, IncompleteWriteError, KeysError, StoreLockedError
 from .files import sync_file, sync_folder
 
-__all__ = ["STATES", "Vault", "vault_path"]
+__all__ = ["STATES", "Vault", "VaultBlocks", "vault_path"]
 
 KEY = 32
 HEADER = 64
@@ -189,6 +189,24 @@ class Vault:
                 f"{self.path}: expected to be the only writer with this vault, got one that another store, perhaps a "
                 "copy of this one, has open; open this one with read_only=True"
             ) from None
+
+
+class VaultBlocks:
+    """The blocks of a vault around some of its keys, as a source for the residue search."""
+
+    _KEYS = 128  # of one block: 4,096 bytes
+
+    def __init__(self, vault: Vault, numbers: Iterable[int]) -> None:
+        """The blocks that hold these numbers."""
+        self.name = vault.path.name
+        self._vault = vault
+        self._blocks = sorted({number // self._KEYS for number in numbers if 0 <= number < vault.next})
+
+    def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """Each block with its offset in the file."""
+        for block in self._blocks:
+            first = block * self._KEYS
+            yield HEADER + KEY * first, self._vault._read(first, self._KEYS)
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:
