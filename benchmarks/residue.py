@@ -40,6 +40,13 @@ def lethevec_store(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Ste
         db.add(vectors, ids=range(len(vectors)))
         db.forget(gone)
         yield "store: forget", folder
+    part = folder / "sealed"
+    part.mkdir()
+    with open_store(part / "s.lethe", vectors.shape[1], "l2", encrypt=True) as db:
+        db.add(vectors, ids=range(len(vectors)))
+        db.backup(part / "backup")
+        db.forget(gone)
+        yield "store, encrypt=True: forget, and a backup from before it", part
 
 
 def lethevec_index(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
@@ -103,7 +110,8 @@ def chroma(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
         collection.add(ids=[str(start + i) for i in range(len(part))], embeddings=part.tolist())
     collection.delete(ids=[str(id) for id in gone])
     yield "delete", folder
-    tool = shutil.which("chroma") or next(map(str, Path(chromadb.__file__).parents[1].glob("bin/chroma")), None)
+    places = [Path(sys.executable).parent / "chroma", Path(chromadb.__file__).parents[1] / "bin" / "chroma"]
+    tool = shutil.which("chroma") or next((str(place) for place in places if place.exists()), None)
     if tool is not None:
         command = [sys.executable, tool, "vacuum", "--path", str(folder), "--force"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -1,10 +1,11 @@
 """The durable store: how long adding, opening and forgetting take, and how often the disk is waited for.
 
-    python -m benchmarks.store [--sizes 10000 1000000] [--dim 100] [--folder .]
+    python -m benchmarks.store [--sizes 10000 1000000] [--dim 100] [--folder .] [--encrypt]
 
 A forget waits for the disk several times (fsync), so its time is mostly that of the disk; the number of waits is
 counted with strace where that is installed. `--folder` says where the stores are made: on the disk that you care
-about.
+about. `--encrypt` makes sealed stores. "CPU" is the time of all threads of this process: what a busy machine says of
+the rest is mostly about the others on it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from lethevec import Index
 from lethevec.store import Store
 from lethevec.store import open as open_store
 
@@ -53,7 +55,7 @@ def seconds(call: Any, *arguments: Any, **named: Any) -> tuple[float, Any]:
     return time.perf_counter() - begin, result
 
 
-def fsyncs(folder: Path, dim: int) -> dict[str, int] | None:
+def fsyncs(folder: Path, dim: int, encrypt: bool) -> dict[str, int] | None:
     """How often each operation waits for the disk, counted from outside."""
     if shutil.which("strace") is None:
         return None
@@ -64,7 +66,7 @@ def fsyncs(folder: Path, dim: int) -> dict[str, int] | None:
         def mark(name):
             os.write(2, f"<{name}>".encode())
         data = np.random.default_rng(0).normal(size=(3000, dim))
-        with open_store(sys.argv[1], dim, "l2") as db:
+        with open_store(sys.argv[1], dim, "l2", encrypt=sys.argv[3] == "True") as db:
             db.add(data, ids=range(3000), subjects=["many"] * 1000 + [None] * 2000)
             db.forget([2999])
             mark("add one"); db.add(data[0], ids=9000)
@@ -74,7 +76,7 @@ def fsyncs(folder: Path, dim: int) -> dict[str, int] | None:
     """
     log = folder / "strace"
     command = ["strace", "-f", "-o", str(log), "-e", "trace=fsync,fdatasync,write", sys.executable, "-c"]
-    command += [textwrap.dedent(code), str(folder / "traced"), str(dim)]
+    command += [textwrap.dedent(code), str(folder / "traced"), str(dim), str(encrypt)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         return None
     counts: dict[str, int] = {}
@@ -89,14 +91,28 @@ def fsyncs(folder: Path, dim: int) -> dict[str, int] | None:
     return counts
 
 
-def measure(report: Report, folder: Path, records: int, dim: int, rounds: int) -> list[list[str]]:
+def encoding(dim: int, family: str = "progressive") -> float:
+    """Seconds of CPU time that the code of one record takes: what keeping codes on disk could save at open."""
+    hash_family = Index(dim, "cosine", family=family).config.hasher()
+    vectors = np.random.default_rng(2).normal(size=(20_000, dim)).astype(np.float32)
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        hash_family.codes(vectors)
+        times.append(time.process_time() - begin)
+    return min(times) / len(vectors)
+
+
+def measure(report: Report, folder: Path, records: int, dim: int, rounds: int, encrypt: bool) -> list[list[str]]:
     rng = np.random.default_rng(1)
     path = folder / f"{records}.lethe"
-    db: Store = open_store(path, dim, "cosine")
+    db: Store = open_store(path, dim, "cosine", encrypt=encrypt)
     made = list(batches(rng, records, dim)) if records <= 20 * BATCH else batches(rng, records, dim)
     load, _ = seconds(db.load, made, total=records)
     closing, _ = seconds(db.close)
+    busy = time.process_time()
     opening, db = seconds(open_store, path)
+    busy = time.process_time() - busy
     reading, reader = seconds(open_store, path, read_only=True)
     extra = rng.normal(size=(100 * rounds + rounds, dim)).astype(np.float32)
     first = records + 1
@@ -131,6 +147,8 @@ def measure(report: Report, folder: Path, records: int, dim: int, rounds: int) -
         "forget one and search every byte, ms": 1e3 * everything,
         "a reader's next search after a forget, ms": 1e3 * middle(follow),
         "open, s": opening,
+        "open, CPU s": busy,
+        "of which encoding, CPU s": encoding(dim) * records,
         "open read-only, s": reading,
         "close, s": closing,
         "bytes per record": size / records,
@@ -144,16 +162,26 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--encrypt", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     options = parser.parse_args(arguments)
     report = Report("store", {**vars(options), "folder": str(options.folder)})
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     try:
-        columns = {size: measure(report, folder, size, options.dim, options.rounds) for size in options.sizes}
+        columns = {
+            size: measure(report, folder, size, options.dim, options.rounds, options.encrypt) for size in options.sizes
+        }
         rows = [[line[0][0], *(column[1] for column in line)] for line in zip(*columns.values(), strict=True)]
         head = ["", *(f"{size:,} records" for size in columns)]
-        report.table(f"The store, {options.dim} float32 a record, load {os.getloadavg()[0]:.1f}", head, rows)
-        waits = fsyncs(folder, options.dim)
+        kind = "sealed store" if options.encrypt else "store"
+        report.table(f"The {kind}, {options.dim} float32 a record, load {os.getloadavg()[0]:.1f}", head, rows)
+        codes = {
+            family: f"{1e6 * encoding(options.dim, family):.2g}"
+            for family in ("progressive", "superbit", "simhash", "usr")
+        }
+        report.add(encoding=codes)
+        report.table("CPU time to encode a million vectors", ["family", "s"], codes.items())
+        waits = fsyncs(folder, options.dim, options.encrypt)
         if waits is None:
             report.note("fsyncs: not counted (strace is not installed, or may not be used)")
         else:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethevec.forgetting.records import canonical_json, configuration_bytes, encode_record
+from lethevec.errors import FormatError
+from lethevec.forgetting.records import canonical_json, configuration_bytes, decode_record, encode_record
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
 records = st.tuples(
@@ -44,3 +45,31 @@ def test_canonical_json_does_not_depend_on_insertion_order():
     assert configuration_bytes({"é": 1}) == '{"é":1}'.encode()
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json(float("nan"))
+
+
+@pytest.mark.parametrize("id", [0, 7, 2**63 - 1, "7", "é"])
+@pytest.mark.parametrize("subject", [None, "", "somebody"])
+@pytest.mark.parametrize("payload", [None, '{"a":1}'])
+def test_decoding_gives_back_what_was_encoded(id, subject, payload):
+    assert decode_record(encode_record(id, b"vector", subject, payload)) == (id, b"vector", subject, payload)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        b"",
+        b"i",
+        encode_record(7, b"")[:-1],
+        encode_record(7, b"vector") + b"x",
+        encode_record(7, b"vector")[:-1],
+        encode_record(7, b"vector")[17:],
+        encode_record(7, b"") + encode_record(7, b""),
+        encode_record("a", b"", "s").replace(b"u", b"p", 1) + encode_record("a", b"", "s")[-10:],
+        b"i" + (4).to_bytes(8, "little") + b"1234" + b"v" + bytes(8),
+        b"s" + (1).to_bytes(8, "little") + b"\xff" + b"v" + bytes(8),
+        b"i" + (2**63).to_bytes(8, "little") + b"12345678",
+    ],
+)
+def test_anything_else_is_refused(encoding):
+    with pytest.raises(FormatError, match="record: expected"):
+        decode_record(encoding)

@@ -23,12 +23,26 @@ from lethevec.store import open as open_store
 pytest.importorskip("cryptography")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module that says `BOTH_LAYOUTS = True` has its tests run with stores in the clear and with sealed ones."""
+    if "layout" in metafunc.fixturenames and getattr(metafunc.module, "BOTH_LAYOUTS", False):
+        metafunc.parametrize("layout", ["plain", "sealed"], indirect=True)
+
+
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+def layout(request: pytest.FixtureRequest) -> str:
+    """What kind of stores `make` makes: "plain" unless told, or "sealed"."""
+    return getattr(request, "param", "plain")
+
+
+@pytest.fixture
+def make(tmp_path: Path, layout: str) -> Iterator[Callable[..., Store]]:
     """Opens stores in tmp_path and closes them in the end."""
     opened: list[Store] = []
 
     def make(name: str = "people.lethe", dim: int | None = 8, metric: str | None = "l2", **options: Any) -> Store:
+        if layout == "sealed" and not (tmp_path / name).exists():
+            options.setdefault("encrypt", True)
         store = open_store(tmp_path / name, dim, metric, **options)
         opened.append(store)
         return store

@@ -57,9 +57,9 @@ class TestForeign:
         assert path.read_bytes() == before
 
     def test_a_newer_version(self, make, closed):
-        change(closed, "PRAGMA user_version = 2")
+        change(closed, "PRAGMA user_version = 3")
         before = closed.read_bytes()
-        with pytest.raises(FormatError, match=r"version 1 or older, got version 2; a newer lethevec can open it"):
+        with pytest.raises(FormatError, match=r"version 2 or older, got version 3; a newer lethevec can open it"):
             make()
         assert closed.read_bytes() == before
         change(closed, "PRAGMA user_version = 0")
@@ -232,13 +232,16 @@ def run_as_nobody(code: str, *arguments: object) -> str:
     return result.stdout
 
 
-def test_a_folder_that_cannot_be_written():
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_a_folder_that_cannot_be_written(encrypt: bool):
     """A reader opens a closed store there; a writer is told what it cannot have."""
     folder = Path(tempfile.mkdtemp())
     try:
-        with open_store(folder / "s.lethe", 8, "l2") as db:
+        with open_store(folder / "s.lethe", 8, "l2", encrypt=encrypt) as db:
             db.add(np.eye(8), ids=range(8))
         os.chmod(folder / "s.lethe", 0o644)
+        if encrypt:
+            os.chmod(folder / "s.lethe-keys-vault", 0o644)
         for name in ("s.lethe-lock", "s.lethe-keys"):
             (folder / name).unlink()
         os.chmod(folder, 0o555)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+LAYOUTS = pytest.mark.parametrize("layout", ["plain", "sealed"])
 CODE = """
     import json, resource, signal, sys
     from pathlib import Path
@@ -30,7 +31,8 @@ CODE = """
 
     path = Path(sys.argv[1])
     data = np.random.default_rng(1).normal(size=(3000, 32)).astype(np.float32)
-    db = open(path, 32, "l2")
+    encrypt = sys.argv[2] == "sealed"
+    db = open(path, 32, "l2", encrypt=encrypt)
     db.add(data[:1000], ids=range(1000), subjects="many")
     db.forget([0])
     size = path.stat().st_size
@@ -72,15 +74,16 @@ CODE = """
     with open(path) as db:
         out["reopened"] = len(db)
     limit(4096)
-    attempt("create", lambda: open(str(path) + "-2", 32))
+    attempt("create", lambda: open(str(path) + "-2", 32, encrypt=encrypt))
     attempt("backup", lambda: open(path).backup(str(path) + "-3"))
     out["no half files"] = not Path(str(path) + "-2").exists() and not Path(str(path) + "-3").exists()
     print(json.dumps(out))
 """
 
 
-def test_no_space_left(tmp_path: Path):
-    command = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path / "s.lethe")]
+@LAYOUTS
+def test_no_space_left(tmp_path: Path, layout: str):
+    command = [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path / "s.lethe"), layout]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
     out = json.loads(result.stdout)
@@ -116,7 +119,7 @@ FULL = """
         sys.exit(77)
     data = np.random.default_rng(1).normal(size=(8000, 64)).astype(np.float32)
     out = {}
-    db = open(folder / "s.lethe", 64, "l2")
+    db = open(folder / "s.lethe", 64, "l2", encrypt=sys.argv[2] == "sealed")
     db.add(data, ids=range(8000))
     db.forget([0])
     out["reserve"] = (folder / "s.lethe-reserve").stat().st_size
@@ -150,11 +153,12 @@ FULL = """
 """
 
 
-def test_a_disk_that_is_really_full(tmp_path: Path):
+@LAYOUTS
+def test_a_disk_that_is_really_full(tmp_path: Path, layout: str):
     """On a tmpfs of 16 MB, in a mount namespace of its own: a record can be forgotten though nothing can be added."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not installed")
-    command = ["unshare", "-rm", sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path)]
+    command = ["unshare", "-rm", sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path), layout]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode == 77 or "unshare" in result.stderr:
         pytest.skip("no mount namespace can be made here")

@@ -10,7 +10,7 @@ import pytest
 
 from lethevec.store import open as open_store
 
-from .golden.make import vectors
+from .golden.make import VERSIONS, vectors
 
 FOLDERS = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if path.name.startswith("v"))
 
@@ -19,6 +19,16 @@ def test_there_is_one_for_each_version():
     from lethevec.store.schema import VERSION
 
     assert [path.name for path in FOLDERS] == [f"v{version}" for version in range(1, VERSION + 1)]
+    assert list(VERSIONS) == list(range(1, VERSION + 1))
+
+
+@pytest.mark.parametrize("golden", FOLDERS, ids=lambda path: path.name)
+def test_a_new_store_is_of_that_version(tmp_path: Path, golden: Path):
+    version = int(golden.name[1:])
+    with open_store(tmp_path / "new", 8, "l2", **VERSIONS[version]):
+        pass
+    for path in (tmp_path / "new", golden / "golden.lethe"):
+        assert int.from_bytes(path.read_bytes()[60:64], "big") == version
 
 
 @pytest.mark.parametrize("golden", FOLDERS, ids=lambda path: path.name)

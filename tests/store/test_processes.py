@@ -14,6 +14,8 @@ import pytest
 
 from lethevec.errors import ErasureIncompleteError, LethevecError, StoreLockedError
 
+BOTH_LAYOUTS = True
+
 
 @contextmanager
 def child(code: str, *arguments: object):
@@ -48,7 +50,7 @@ HOLDER = """
     connection = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, isolation_level=None)
     for line in sys.stdin:
         connection.execute(line)
-        print(*connection.execute("SELECT count(*) FROM records").fetchone(), flush=True)
+        print(*connection.execute("SELECT count(*) FROM vectors").fetchone(), flush=True)
 """
 
 
@@ -122,8 +124,8 @@ def test_changes_while_a_reader_loads(make, vectors, monkeypatch, when):
     if when == 0:  # before the first look at the end, which is in a transaction: so just before it
         original = Mirror._read_new
 
-        def read_new(self, connection, progress):
-            original(self, connection, progress)
+        def read_new(self, progress):
+            original(self, progress)
             if not calls:
                 calls.append(1)
                 interfere()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,8 @@ from lethevec.errors import (
 from lethevec.index import Index
 from lethevec.store import KEEP
 from lethevec.store.ids import row_of
+
+BOTH_LAYOUTS = True
 
 
 class TestAddAndGet:
@@ -64,6 +68,22 @@ class TestAddAndGet:
         db.add(vectors, ids=ids)
         assert [r.id for r in db] == sorted(ids, key=row_of)
         assert [r.id for r in db][:20] == list(range(20))
+
+    def test_a_load_holds_one_batch_at_a_time(self, make):
+        """What Python holds at most does not grow with the number of batches, but for eight bytes a record."""
+        rng = np.random.default_rng(1)
+        peaks = []
+        for count in (5, 40):
+            db = make(f"{count}.lethe", dim=200)
+            tracemalloc.start()
+            db.load(
+                {"vectors": rng.normal(size=(200, 200)), "ids": range(200 * i, 200 * i + 200)} for i in range(count)
+            )
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert len(db) == 200 * count
+        assert peaks[0] > 200 * 200 * 4
+        assert peaks[1] < 1.5 * peaks[0]
 
     def test_load_in_batches_is_one_transaction(self, make, vectors):
         db = make()
@@ -212,6 +232,58 @@ class TestRefused:
         ):
             with pytest.raises(FileError, match="got a closed one"):
                 call()
+
+
+class Interrupted:
+    """A connection that is interrupted as soon as a commit is done, as by Ctrl-C during a long one."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def execute(self, sql, *parameters):
+        result = self._connection.execute(sql, *parameters)
+        if sql == "COMMIT":
+            raise KeyboardInterrupt
+        return result
+
+
+class TestInterrupts:
+    @pytest.mark.parametrize("operation", ["add", "update", "forget"])
+    def test_just_after_a_commit(self, make, vectors, operation):
+        """It is done, then, and the index in memory must say so too."""
+        db = make()
+        db.add(vectors[:10], ids=range(10))
+        session = db._session
+        connection = session.connection
+        session.connection = Interrupted(connection)
+        with pytest.raises(KeyboardInterrupt):
+            {
+                "add": lambda: db.add(vectors[10:12], ids=[10, 11]),
+                "update": lambda: db.update(ids=[3], vectors=vectors[20]),
+                "forget": lambda: db.forget([3]),
+            }[operation]()
+        session.connection = connection
+        expected = {i: vectors[i] for i in range(10)}
+        if operation == "add":
+            expected |= {10: vectors[10], 11: vectors[11]}
+        elif operation == "update":
+            expected[3] = vectors[20]
+        else:
+            del expected[3]
+        assert {record.id: record.vector.tolist() for record in db} == {i: v.tolist() for i, v in expected.items()}
+        for id, vector in expected.items():
+            hit = db.search(vector, k=1)[0][0]
+            assert (hit.id, hit.distance) == (id, 0)
+        assert len(db) == len(expected)
+        db.add(vectors[30], ids=[30])
+        db.close()
+        again = make()
+        assert len(again) == len(expected) + 1
+        assert again.pending_erasures() == 0
+        assert len(again.receipts()) == (operation == "forget")
 
 
 class TestUpdate:

@@ -22,9 +22,15 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["canonical_json", "configuration_bytes", "encode_record"]
+from ..errors import FormatError
+
+__all__ = ["canonical_json", "configuration_bytes", "decode_record", "encode_record"]
 
 _FIELD = struct.Struct("<cQ")
+_INT = struct.Struct("<q")
+_ORDERS = frozenset(
+    id + b"v" + subject + payload for id in (b"i", b"s") for subject in (b"", b"u") for payload in (b"", b"p")
+)
 
 
 def encode_record(id: int | str, vector: bytes, subject: str | None = None, payload: str | None = None) -> bytes:
@@ -49,6 +55,34 @@ def encode_record(id: int | str, vector: bytes, subject: str | None = None, payl
         text = payload.encode()
         encoding += _FIELD.pack(b"p", len(text)) + text
     return encoding
+
+
+def decode_record(encoding: bytes) -> tuple[int | str, bytes, str | None, str | None]:
+    """What `encode_record` was given: id, vector, subject, payload. Anything else is a `FormatError`.
+
+    >>> decode_record(encode_record(7, b"1234", "alice"))
+    (7, b'1234', 'alice', None)
+    """
+    tags, contents = b"", []
+    at, end = 0, len(encoding)
+    while at < end:
+        if at + _FIELD.size > end:
+            raise FormatError(f"record: expected a field of {_FIELD.size} bytes or more, got {end - at}")
+        tag, size = _FIELD.unpack_from(encoding, at)
+        at += _FIELD.size + size
+        if at > end:
+            raise FormatError(f"record: expected {size} bytes in field {tag!r}, got {end - at + size}")
+        tags += tag
+        contents.append(encoding[at - size : at])
+    if tags not in _ORDERS:
+        raise FormatError(f"record: expected the fields of a record, got {tags!r}")
+    try:
+        id = contents[0].decode() if tags.startswith(b"s") else _INT.unpack(contents[0])[0]
+        subject = contents[2].decode() if b"u" in tags else None
+        payload = contents[-1].decode() if b"p" in tags else None
+    except (UnicodeDecodeError, struct.error) as error:
+        raise FormatError(f"record: expected 8 bytes of an id and texts in UTF-8, got others ({error})") from None
+    return id, contents[1], subject, payload
 
 
 def canonical_json(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The durable store: SQLite underneath, erasure that can be proved. The only place that imports sqlite3.
 
-Read in this order: `schema` (the tables), `session` (files, lock, transactions), `collection` (the operations),
-`checkpoint` and `pages` (how bytes really go), `erasing` and `ledger` (receipts), `mirror` (the index in memory),
-`checking` (verify), `backups`.
+Read in this order: `schema` (the tables), `session` (files, lock, transactions), `tables` (records in the clear),
+`sealed` and `vault` (records under keys), `collection` (the operations), `checkpoint` and `pages` (how bytes really
+go), `erasing` and `ledger` (receipts), `mirror` (the index in memory), `checking` (verify), `backups`.
 """
 
 from .collection import Store, open

@@ -4,6 +4,9 @@ A backup is a fresh database: pages of 4,096 bytes, records in ascending row ord
 erasures, counters as if the records had been added once and nothing else. The same configuration and records give the
 same bytes (under the same version of SQLite, whose number is in every file header).
 
+A backup of a sealed store has the sealed records as they are, by the number of their keys, and no digest; it opens with
+the vault alone. The same sealed records give the same bytes.
+
 Opening a backup for writing makes it a store of its own, with new keys, or with the old ones if their file is put
 there.
 """
@@ -18,13 +21,14 @@ from typing import TYPE_CHECKING
 from ..errors import FileError, FormatError, IncompleteWriteError, KeysError, ReceiptError
 from ..forgetting.keys import KeyRing
 from ..forgetting.receipts import Receipt
-from . import rows
-from .connection import PAGE_SIZE, connect, pragma, translated
+from .connection import connect, pragma, translated
 from .files import RawFile, sync_folder
 from .ids import Id
 from .rows import Record
-from .schema import APPLICATION_ID, VERSION, create_tables, read_store_row
+from .schema import PLAIN, SEALED, create_tables, prepare_file, read_store_row
+from .sealed import SealedTables
 from .session import Session
+from .tables import PlainTables
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,9 +48,7 @@ def write_backup(session: Session, path: Path) -> None:
         with translated(building):
             connection = connect(building, "rwc")
             try:
-                pragma(connection, f"page_size={PAGE_SIZE}")
-                pragma(connection, f"application_id={APPLICATION_ID}")
-                pragma(connection, f"user_version={VERSION}")
+                prepare_file(connection, SEALED if session.tables.sealed else PLAIN)
                 # If it dies, the half-written file is thrown away, so a journal would protect nothing.
                 pragma(connection, "journal_mode=OFF")
                 connection.execute("BEGIN IMMEDIATE")
@@ -67,20 +69,21 @@ def write_backup(session: Session, path: Path) -> None:
 
 
 def _copy(session: Session, target: sqlite3.Connection) -> None:
-    row, slot = 0, 1
     # One snapshot of the source for all parts: a writer may go on meanwhile, though its erasures wait for us.
     session.connection.execute("BEGIN")
     try:
-        digest = read_store_row(session.connection, session.path).digest
-        create_tables(target, digest, next_slot=digest.count + 1, version=0)
-        while part := rows.read_from_row(session.connection, row, _PART):
-            rows.insert(target, [record._replace(slot=slot + place) for place, record in enumerate(part)])
-            slot += len(part)
-            row = part[-1].row + 1
+        row = read_store_row(session.connection, session.path, session.tables)
+        # The digest of a sealed store stays out: it would tell something about records that are forgotten later.
+        vault = session.tables.vault.id if isinstance(session.tables, SealedTables) else None
+        digest = row.digest.to_bytes() if vault is None else b""
+        (count,) = session.connection.execute("SELECT count(*) FROM vectors").fetchone()
+        create_tables(target, row.configuration, digest, next_slot=count + 1, vault=vault)
+        copied = session.tables.copy_to(PlainTables(target, session.path), _PART)
     finally:
         session.connection.execute("ROLLBACK")
-    if slot - 1 != digest.count:
-        raise FormatError(f"{session.path}: expected {digest.count} records, got {slot - 1}: the file is damaged")
+    expected = row.digest.count if row.digest_known else count
+    if copied != expected:
+        raise FormatError(f"{session.path}: expected {expected} records, got {copied}: the file is damaged")
 
 
 def matching_ids(records: Iterable[Record], keys: KeyRing, receipts: Sequence[Receipt]) -> list[Id]:

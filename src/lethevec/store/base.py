@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from ..errors import UnknownIdError
+from ..errors import KeysError, UnknownIdError
+from ..forgetting.multiset import MultisetHash
 from . import rows
 from .connection import translated
 from .engine import Factory, read_configuration
@@ -22,13 +24,22 @@ __all__ = ["StoreBase"]
 
 _Self = TypeVar("_Self", bound="StoreBase")
 
+_PART = 2000  # records held at once
 _LOG_LIMIT = 4 << 20  # bytes of log after which it is emptied; a forget has to look at every page in it
 
 
 class StoreBase:
     """An open store without its operations."""
 
-    def __init__(self, session: Session, lock: WriterLock | None, factory: Factory, keys_path: Path) -> None:
+    def __init__(
+        self,
+        session: Session,
+        lock: WriterLock | None,
+        factory: Factory,
+        keys_path: Path,
+        *,
+        drop_unreadable: bool = False,
+    ) -> None:
         """Finish what an earlier process left, then load the index."""
         self._session = session
         self._lock = lock
@@ -42,7 +53,8 @@ class StoreBase:
             self._recover()
             self._reserve.ensure()
         engine = factory.make(session.row.configuration)
-        self._mirror = Mirror(engine, self.dim, session.path, follow=session.read_only)
+        self._mirror = Mirror(engine, session.tables, self.dim, follow=session.read_only)
+        self._drop_unreadable = drop_unreadable
         self._seen = -1
         self._refresh()
 
@@ -62,6 +74,11 @@ class StoreBase:
         """Whether this is a reader."""
         return self._session.read_only
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether its records are sealed, each under a key of its own."""
+        return self._session.tables.sealed
+
     def _refresh(self) -> None:
         """Readers: take up what the writer has done since."""
         session = self._session
@@ -70,9 +87,37 @@ class StoreBase:
             return
         with session.guard, translated(session.path):
             seen = session.data_version()
-            if seen != self._seen:
-                session.row = self._mirror.refresh(session.connection, session.row.digest.count)
+            while seen != self._seen:
+                session.row = self._mirror.refresh(session.row.digest.count)
                 self._seen = seen
+                # A forget meanwhile may have destroyed the key of a state that we have just read: then read again.
+                if not session.row.digest_known:
+                    seen = session.data_version()
+            self._restore()
+
+    def _restore(self) -> None:
+        """A copy of a sealed store from before a forget: leave out what cannot be read, and count the digest anew."""
+        session = self._session
+        lost = session.tables.lost()
+        if session.row.digest_known and not lost:
+            return
+        if lost and not self._drop_unreadable:
+            raise KeysError(
+                f"{session.path}: expected the key of every record in the vault, got none for {len(lost)} of "
+                f"{len(lost) + len(self._mirror.engine)}: they were forgotten after this copy was made, or the vault "
+                "is older than the store; drop_unreadable=True opens it without them"
+            )
+        digest = MultisetHash(session.row.configuration.encode())
+        row = 0
+        while part := session.tables.read_from_row(row, _PART):
+            digest.add(record.encoding() for record in part)
+            row = part[-1].row + 1
+        session.row = replace(session.row, digest=digest, digest_known=True)
+        if not session.read_only:
+            with session.transaction():
+                session.row.version += 1
+                session.tables.delete(lost, session.row.version)
+                session.write_row(session.row)
 
     def _settle(self) -> None:
         """Before each operation: see what others did, and finish what waits if the way is free."""
@@ -96,12 +141,16 @@ class StoreBase:
     def close(self) -> None:
         """Finish what can be finished, and close. Safe to call twice."""
         with self._session.guard:
-            if not self._session.closed and not self._session.read_only:
-                self._eraser.try_complete()
-                self._reserve.release()
-            self._session.close()
-            if self._lock is not None:
-                self._lock.release()
+            try:
+                if not self._session.closed and not self._session.read_only:
+                    self._eraser.try_complete()
+                    self._reserve.release()
+            finally:
+                try:
+                    self._session.close()
+                finally:
+                    if self._lock is not None:
+                        self._lock.release()
 
     def __enter__(self: _Self) -> _Self:
         """Return itself; the store is closed at the end of the block."""

@@ -11,7 +11,6 @@ from ..forgetting.receipts import Receipt
 from ..forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
 from ..forgetting.verify import Verification, chain_keys, verify_chain, verify_receipt
 from ..vectors import as_vectors
-from . import rows
 from .checkpoint import BusyError
 from .erasing import living
 from .files import FileSource
@@ -83,7 +82,7 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
     fresh = MultisetHash(session.row.digest.configuration)
     back = 0
     row = 0
-    while part := rows.read_from_row(session.connection, row, _PART):
+    while part := session.tables.read_from_row(row, _PART):
         fresh.add(record.encoding() for record in part)
         if audit is not None:
             for record in part:
@@ -146,7 +145,7 @@ def _check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: l
 
 
 def _check_residue(report: Verification, session: Session, needles: list[Needle]) -> None:
-    sources = [FileSource(path) for path in session.files.searchable()]
+    sources = [FileSource(path) for path in session.searchable()]
     found = search(sources, needles, living(session))
     total = sum(found.searched.values())
     searched = f"{found.patterns} patterns in {total:,} bytes of {len(found.searched)} files"

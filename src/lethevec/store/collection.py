@@ -25,9 +25,11 @@ from . import backups, checking, rows
 from .connection import translated
 from .engine import Factory, IndexFactory
 from .erasing import Traces, sample_step
+from .files import StoreFiles
 from .ids import Id, check_ids, check_text
 from .schema import StoreRow
 from .session import open_session
+from .vault import vault_path
 from .writing import WritingStore
 
 __all__ = ["Store", "open"]
@@ -98,30 +100,34 @@ class Store(WritingStore):
         audit = self._ledger.keys.audit
         row = replace(session.row, digest=session.row.digest.copy(), version=session.row.version + 1)
         traces = Traces()
-        with session.transaction():
-            slots, missing = self._to_forget(ids, subject, ignore_unknown)
-            tags, gone = self._delete(slots, row, traces, audit)
-            session.write_row(row)
-            draft = {
-                "asked_at": now(),
-                "asked": {
-                    "by": "ids" if subject is None else "subject",
-                    "subject": None if subject is None else audit.tag_subject(subject),
-                    "missing": sorted(audit.tag_id(id) for id in missing),
-                },
-                "audit_key": audit.id,
-                "records": len(tags),
-                "erased": sorted(tags),
-                "digest": {
-                    "before": audit.tag_digest(session.row.digest.digest()),
-                    "after": audit.tag_digest(row.digest.digest()),
-                },
-                "version": row.version,
-            }
-            number = self._ledger.note_erasure(draft)
-        session.row = row
-        if len(gone):
-            self._mirror.engine.forget(gone)
+        gone: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        try:
+            with session.transaction():
+                slots, missing = self._to_forget(ids, subject, ignore_unknown)
+                tags, gone = self._delete(slots, row, traces, audit)
+                session.write_row(row, renew=True)
+                draft = {
+                    "asked_at": now(),
+                    "asked": {
+                        "by": "ids" if subject is None else "subject",
+                        "subject": None if subject is None else audit.tag_subject(subject),
+                        "missing": sorted(audit.tag_id(id) for id in missing),
+                    },
+                    "audit_key": audit.id,
+                    "records": len(tags),
+                    "erased": sorted(tags),
+                    "digest": {
+                        "before": audit.tag_digest(session.row.digest.digest()),
+                        "after": audit.tag_digest(row.digest.digest()),
+                    },
+                    "version": row.version,
+                }
+                number = self._ledger.note_erasure(draft)
+        finally:
+            if session.committed:  # perhaps with an interrupt just after
+                session.row = row
+                if len(gone):
+                    self._mirror.engine.forget(gone)
         return number, traces
 
     def _to_forget(self, ids: list[Id], subject: str | None, ignore_unknown: bool) -> tuple[list[int], list[Id]]:
@@ -142,18 +148,19 @@ class Store(WritingStore):
         self, slots: list[int], row: StoreRow, traces: Traces, audit: AuditKey
     ) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Delete in parts, so that memory stays bounded; the tags of the ids, and the rows for the index."""
-        connection = self._session.connection
+        tables = self._session.tables
         step = sample_step(len(slots))
         tags: list[str] = []
         numbers: list[int] = []
         for start in range(0, len(slots), _PART):
             part = slots[start : start + _PART]
-            stored = list(rows.read_slots(connection, part))
+            stored = list(tables.read_slots(part))
             row.digest.remove(record.encoding() for record in stored)
-            traces.take(stored, step)
+            traces.take(stored, step, tables)
             tags += [audit.tag_id(record.id) for record in stored]
             numbers += [record.row for record in stored]
-            rows.delete(connection, part, row.version)
+            tables.shred(stored)
+            tables.delete(part, row.version)
         return tags, np.array(numbers, dtype=np.int64)
 
     def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:
@@ -213,7 +220,8 @@ class Store(WritingStore):
         """Write a compact copy of configuration and records, the same bytes for the same records whatever the history.
 
         It holds neither receipts nor keys, and no record that was forgotten before. Records that are forgotten later
-        stay in it: see `reapply`, and the guarantee in the docs for how old copies are to be treated.
+        stay in it: see `reapply`, and the guarantee in the docs for how old copies are to be treated. The backup of a
+        sealed store holds sealed records, and those that are forgotten later cannot be read from then on.
         """
         with self._session.guard, translated(self.path):
             self._refresh()
@@ -237,6 +245,8 @@ def open(
     keys: str | os.PathLike[str] | None = None,
     timeout: float = 5.0,
     index: dict[str, Any] | None = None,
+    encrypt: bool | None = None,
+    drop_unreadable: bool = False,
     _factory: Factory | None = None,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
@@ -244,16 +254,33 @@ def open(
 
     `keys` is where the key file is kept (beside the store unless given); `timeout` is how many seconds to wait for
     other processes; `index` holds further options of the index, for a new store.
+
+    `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
+    file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
+    copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
     """
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e6:
         raise ParameterError(f"timeout: expected seconds from 0 to 1e6, got {timeout!r}")
     if index is not None and not isinstance(index, dict):
         raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
+    if encrypt is not None and not isinstance(encrypt, bool):
+        raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
     factory = IndexFactory() if _factory is None else _factory
-    session, lock = open_session(path, dim, metric, index, factory=factory, read_only=read_only, timeout=timeout)
+    keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
+    session, lock = open_session(
+        path,
+        dim,
+        metric,
+        index,
+        factory=factory,
+        read_only=read_only,
+        timeout=timeout,
+        vault=vault_path(keys_path),
+        encrypt=encrypt,
+    )
     try:
         with translated(session.path):
-            return Store(session, lock, factory, session.files.keys if keys is None else Path(keys))
+            return Store(session, lock, factory, keys_path, drop_unreadable=drop_unreadable)
     except BaseException:
         session.close()
         if lock is not None:

@@ -21,6 +21,7 @@ from ..forgetting.residue import (
     Finding,
     Needle,
     Report,
+    Source,
     id_needles,
     search,
     text_needles,
@@ -33,22 +34,11 @@ from .ledger import Ledger
 from .pages import owner
 from .rows import Stored
 from .session import Session
+from .tables import PlainTables
 
 __all__ = ["Eraser", "Traces"]
 
 _SAMPLE = 100  # records of one forget whose bytes are searched for; of more, these, evenly spread
-# Table, key, column: everything that living rows may hold. What is found there too is theirs.
-_LIVING = (
-    ("records", "slot", "payload"),
-    ("records", "slot", "subject"),
-    ("records", "slot", "name"),
-    ("vectors", "slot", "vector"),
-    ("receipts", "sequence", "receipt"),
-    ("erasures", "number", "draft"),
-    ("store", "", "configuration"),
-    ("sqlite_master", "", "sql"),
-    ("sqlite_master", "", "name"),
-)
 
 
 @dataclass
@@ -58,7 +48,7 @@ class Traces:
     needles: dict[bytes, Needle] = field(default_factory=dict)  # each once, by its bytes
     sampled: int = 0
 
-    def take(self, records: Iterable[Stored], every: int) -> None:
+    def take(self, records: Iterable[Stored], every: int, tables: PlainTables) -> None:
         """Note the bytes of every so many of these records."""
         for place, record in enumerate(records):
             if place % every == 0 and self.sampled < _SAMPLE:
@@ -69,6 +59,7 @@ class Traces:
                     self._note(text_needles(record.subject, "subject"))
                 if record.payload is not None:
                     self._note(text_needles(record.payload, "payload"))
+                self._note(tables.traces(record))
 
     def _note(self, needles: list[Needle]) -> None:
         for needle in needles:
@@ -137,6 +128,7 @@ class Eraser:
             session.checkpointer.everything |= self._tried
             self._tried = True
             try:
+                session.tables.destroy_keys()
                 scrubbed = session.checkpointer.run(timeout)
                 numbers = list(self._ledger.waiting())
                 residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
@@ -182,9 +174,11 @@ class Eraser:
 
     def _look(self, pages: frozenset[int] | None, traces: Traces) -> Report:
         session = self._session
-        others = [FileSource(path) for path in session.files.searchable() if path != session.path]
         if pages is None:
-            return search([FileSource(session.path), *others], traces.needles.values(), living(session))
+            files = [FileSource(path) for path in session.searchable()]
+            return search(files, traces.needles.values(), living(session))
+        others: list[Source] = [FileSource(path) for path in session.files.searchable() if path != session.path]
+        others += session.tables.rewritten()
         some = _Pages(session.raw, session.page_size, pages)
         judge = living(session)
 
@@ -210,11 +204,13 @@ def living(session: Session) -> Callable[[Finding], bool]:
             slot = owner(session.raw.read(number * size, size), number + 1, offset)
             if slot is not None and any(
                 _holds(session, f"{table} WHERE {key} = {slot:d} AND", column, finding.data)
-                for table, key, column in _LIVING
+                for table, key, column in session.tables.living
                 if key
             ):
                 return True
-        return any(_holds(session, f"{table} WHERE", column, finding.data) for table, _, column in _LIVING)
+        return any(
+            _holds(session, f"{table} WHERE", column, finding.data) for table, _, column in session.tables.living
+        )
 
     return explained
 

@@ -7,6 +7,7 @@
 | `people.lethe-lock` | whose lock keeps a second writer out |
 | `people.lethe-reserve` | a megabyte of zeros while a writer is there (see `reserve`) |
 | `people.lethe-keys` | the keys, unless they are kept elsewhere |
+| `people.lethe-keys-vault` | the keys of sealed records, beside the others (see `vault`) |
 
 **Why raw descriptors are shared and kept.** POSIX drops all locks that a process has on a file when it closes *any*
 descriptor of it. SQLite holds such locks on the database, so a careless open, read and close of it beside SQLite would

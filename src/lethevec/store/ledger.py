@@ -114,6 +114,7 @@ class Ledger:
                 _insert(connection, last)
                 connection.execute("DELETE FROM erasures WHERE number = ?", (number,))
                 issued[number] = last
+            self._session.tables.settle()
         return issued
 
     def rotate(self, reason: str, *, keep_audit_keys: bool) -> Receipt:

@@ -8,7 +8,6 @@ last one read; `removals` names the buckets of slots from which something went; 
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,9 @@ import numpy.typing as npt
 from ..errors import FormatError, IdError, InputError
 from ..progress import Progress
 from .engine import Engine
-from .rows import BUCKET, to_arrays
+from .rows import to_arrays
 from .schema import StoreRow, read_store_row
+from .tables import BUCKET, PlainTables
 
 __all__ = ["Mirror"]
 
@@ -28,27 +28,29 @@ _PART = 8192
 class Mirror:
     """The engine, and for readers the slot and row of every record in it, by ascending slot."""
 
-    def __init__(self, engine: Engine, dim: int, path: Path, *, follow: bool) -> None:
+    def __init__(self, engine: Engine, tables: PlainTables, dim: int, *, follow: bool) -> None:
         """An empty mirror; `follow` for readers, which must notice what others do."""
         self.engine = engine
+        self._tables = tables
         self._dim = dim
-        self._path = path
+        self._path = tables.path
         self._follow = follow
         self._last_slot = 0
         self._version = 0
         self._slots: I64 = np.empty(0, dtype=np.int64)
         self._rows: I64 = np.empty(0, dtype=np.int64)
 
-    def refresh(self, connection: sqlite3.Connection, expected: int) -> StoreRow:
+    def refresh(self, expected: int) -> StoreRow:
         """Bring the engine to the present state of the tables; the `store` row that it now agrees with."""
         had = self._last_slot
+        connection = self._tables.connection
         with Progress(expected or None, "loading", unit="records") as progress:
             while True:
-                self._read_new(connection, progress)
+                self._read_new(progress)
                 connection.execute("BEGIN")
                 try:
-                    row = read_store_row(connection, self._path)
-                    complete = not self._newer(connection)
+                    row = read_store_row(connection, self._path, self._tables)
+                    complete = not self._tables.newer(self._last_slot)
                     present = self._present(connection) if complete and self._follow else {}
                 finally:
                     connection.execute("ROLLBACK")
@@ -56,28 +58,25 @@ class Mirror:
                     continue
                 if present:
                     self._drop_missing(present, had)
+                self._tables.loaded()
                 self._version = row.version
                 held = len(self.engine)
-                if held != row.digest.count:
+                if row.digest_known and held + len(self._tables.lost()) != row.digest.count:
                     raise FormatError(
                         f"{self._path}: expected {row.digest.count} records, got {held}: the file is damaged"
                     )
                 return row
 
-    def _read_new(self, connection: sqlite3.Connection, progress: Progress) -> None:
-        sql = (
-            "SELECT v.slot, r.row, v.vector FROM vectors AS v JOIN records AS r ON r.slot = v.slot "
-            "WHERE v.slot > ? ORDER BY v.slot LIMIT ?"
-        )
+    def _read_new(self, progress: Progress) -> None:
         slots_read, rows_read = [self._slots], [self._rows]
-        while part := connection.execute(sql, (self._last_slot, _PART)).fetchall():
-            numbers, row_values, blobs = zip(*part, strict=True)
-            rows, vectors = to_arrays(row_values, blobs, self._dim, self._path)
-            self._put(rows, vectors)
-            slots_read.append(np.array(numbers, dtype=np.int64))
-            rows_read.append(rows)
-            self._last_slot = numbers[-1]
-            progress.advance(len(part))
+        while part := self._tables.read_new(self._last_slot, _PART):
+            if part.slots:
+                rows, vectors = to_arrays(part.rows, part.vectors, self._dim, self._path)
+                self._put(rows, vectors)
+                slots_read.append(np.array(part.slots, dtype=np.int64))
+                rows_read.append(rows)
+            self._last_slot = part.last
+            progress.advance(len(part.slots))
         if self._follow and len(slots_read) > 1:
             self._slots, self._rows = np.concatenate(slots_read), np.concatenate(rows_read)
 
@@ -95,25 +94,17 @@ class Mirror:
         except InputError as error:  # it took them once, so the file has changed since
             raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
 
-    def _newer(self, connection: sqlite3.Connection) -> bool:
-        sql = "SELECT 1 FROM vectors WHERE slot > ? LIMIT 1"
-        return connection.execute(sql, (self._last_slot,)).fetchone() is not None
-
     def _present(self, connection: sqlite3.Connection) -> dict[int, I64]:
         """The slots that are left in each bucket from which something went."""
         changed = connection.execute("SELECT bucket FROM removals WHERE version > ?", (self._version,)).fetchall()
-        sql = "SELECT slot FROM records WHERE slot >= ? AND slot < ? ORDER BY slot"
-        present = {}
-        for (bucket,) in changed:
-            found = connection.execute(sql, (bucket * BUCKET, (bucket + 1) * BUCKET)).fetchall()
-            present[bucket] = np.fromiter((slot for (slot,) in found), dtype=np.int64, count=len(found))
-        return present
+        return {bucket: np.array(self._tables.slots_in(bucket), dtype=np.int64) for (bucket,) in changed}
 
     def _drop_missing(self, present: dict[int, I64], had: int) -> None:
         """Forget what is gone. A replaced record has a slot that is gone and one, read since slot `had`, that stays."""
         places = [self._gone(bucket, slots) for bucket, slots in present.items()]
         gone = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
         rows = self._rows[gone]
+        self._tables.drop(self._slots[gone].tolist())
         self._slots, self._rows = np.delete(self._slots, gone), np.delete(self._rows, gone)
         new = self._rows[np.searchsorted(self._slots, had, side="right") :]
         rows = rows[~np.isin(rows, new)]

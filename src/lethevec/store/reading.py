@@ -39,17 +39,21 @@ class ReadingStore(StoreBase):
         except IdError:
             return False
         with self._session.guard, translated(self.path):
-            self._session.require_open()
+            self._refresh()
             return rows.locate(self._session.connection, ids)[0] is not None
 
     def get(self, ids: Any) -> list[Record]:
         """The records with these ids, in this order; an unknown one is refused."""
         checked, _ = check_ids(ids)
         with self._session.guard, translated(self.path):
-            self._session.require_open()
-            slots = self._known_slots(checked)
-            found = {record.slot: record.record() for record in rows.read_slots(self._session.connection, slots)}
-        return [found[slot] for slot in slots]
+            for _ in range(_ATTEMPTS):
+                self._refresh()
+                slots = self._known_slots(checked)
+                found = {record.slot: record.record() for record in self._session.tables.read_slots(slots)}
+                if len(found) == len(slots):
+                    return [found[slot] for slot in slots]
+                # Another process took a record between the two steps.
+        raise FormatError(f"{self.path}: expected every record in both tables, got some that are in one")
 
     def __iter__(self) -> Iterator[Record]:
         """Every record by ascending row (see `ids`), read in parts: what changes meanwhile may or may not be seen."""
@@ -61,14 +65,14 @@ class ReadingStore(StoreBase):
 
     def _read_part(self, row: int) -> list[Stored]:
         with self._session.guard, translated(self.path):
-            self._session.require_open()
-            return rows.read_from_row(self._session.connection, row, _PART)
+            self._refresh()
+            return self._session.tables.read_from_row(row, _PART)
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""
         sql = "SELECT subject, count(*) FROM records WHERE subject IS NOT NULL GROUP BY subject ORDER BY subject"
         with self._session.guard, translated(self.path):
-            self._session.require_open()
+            self._refresh()
             return dict(self._session.connection.execute(sql).fetchall())
 
     def digest(self) -> str:

@@ -1,4 +1,7 @@
-"""Records between the caller, SQL and the digest. Everything here runs inside the caller's transaction."""
+"""Records between the caller, SQL and the digest; `tables` writes and reads them.
+
+Everything here runs inside the caller's transaction.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,23 @@ from ..forgetting.records import canonical_json, encode_record
 from ..vectors import as_vectors
 from .ids import Id, check_ids, check_text, row_of
 
-__all__ = ["Batch", "Record", "Stored", "delete", "insert", "locate", "make_batch", "read_from_row", "read_slots"]
+__all__ = [
+    "Batch",
+    "Record",
+    "Stored",
+    "describe",
+    "in_parts",
+    "locate",
+    "make_batch",
+    "marks",
+    "occupied",
+    "to_arrays",
+]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-BUCKET = 4096  # slots
 _IN = 500  # parameters of one statement; every SQLite allows 999
-_COLUMNS = "r.slot, r.row, r.name, r.subject, r.payload, v.vector"
-_FROM = "FROM records AS r JOIN vectors AS v ON v.slot = r.slot"
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,8 @@ class Stored(NamedTuple):
     subject: str | None
     payload: str | None
     vector: bytes
+    number: int | None = None  # of its key, in a sealed store
+    sealed: bytes | None = None  # and what its row holds
 
     @property
     def id(self) -> Id:
@@ -135,28 +148,12 @@ def _payload_text(payload: Any, place: int) -> str:
     return text
 
 
-def insert(connection: sqlite3.Connection, records: Sequence[Stored]) -> None:
-    """Write records into their slots."""
-    connection.executemany(
-        "INSERT INTO records (slot, row, name, subject, payload) VALUES (?, ?, ?, ?, ?)", (r[:5] for r in records)
-    )
-    connection.executemany("INSERT INTO vectors (slot, vector) VALUES (?, ?)", ((r.slot, r.vector) for r in records))
-
-
-def delete(connection: sqlite3.Connection, slots: Sequence[int], version: int) -> None:
-    """Delete the records of these slots, and note for readers in which buckets they were."""
-    buckets = sorted({slot // BUCKET for slot in slots})
-    connection.executemany("REPLACE INTO removals VALUES (?, ?)", ((bucket, version) for bucket in buckets))
-    for table in ("records", "vectors"):
-        connection.executemany(f"DELETE FROM {table} WHERE slot = ?", ((slot,) for slot in slots))
-
-
 def locate(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int | None]:
     """The slot of each id, None for those that are not there."""
     found: dict[int, tuple[int, str | None]] = {}
     rows = [row_of(id) for id in ids]
-    for part in _parts(rows):
-        sql = f"SELECT row, slot, name FROM records WHERE row IN ({_marks(part)})"
+    for part in in_parts(rows):
+        sql = f"SELECT row, slot, name FROM records WHERE row IN ({marks(part)})"
         found.update((row, (slot, name)) for row, slot, name in connection.execute(sql, part))
     slots: list[int | None] = []
     for id, row in zip(ids, rows, strict=True):
@@ -168,8 +165,8 @@ def locate(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int | None
 def occupied(connection: sqlite3.Connection, rows: Sequence[int]) -> list[int]:
     """Those of the rows that some record has, whichever id it goes by."""
     taken: list[int] = []
-    for part in _parts(rows):
-        sql = f"SELECT row FROM records WHERE row IN ({_marks(part)})"
+    for part in in_parts(rows):
+        sql = f"SELECT row FROM records WHERE row IN ({marks(part)})"
         taken.extend(row for (row,) in connection.execute(sql, part))
     return taken
 
@@ -179,25 +176,12 @@ def describe(
 ) -> dict[int, tuple[Id, str | None, dict[str, Any] | None]]:
     """Id, subject and payload of these rows, as far as they are there."""
     found: dict[int, tuple[Id, str | None, dict[str, Any] | None]] = {}
-    for part in _parts(rows):
-        sql = f"SELECT row, name, subject, payload FROM records WHERE row IN ({_marks(part)})"
+    for part in in_parts(rows):
+        sql = f"SELECT row, name, subject, payload FROM records WHERE row IN ({marks(part)})"
         for row, name, subject, payload in connection.execute(sql, part):
             id = row if name is None else name
             found[row] = (id, subject, _read_payload(payload))
     return found
-
-
-def read_slots(connection: sqlite3.Connection, slots: Sequence[int]) -> Iterator[Stored]:
-    """The records of these slots, by ascending slot within each part."""
-    for part in _parts(sorted(slots)):
-        sql = f"SELECT {_COLUMNS} {_FROM} WHERE r.slot IN ({_marks(part)}) ORDER BY r.slot"
-        yield from _checked(connection.execute(sql, part).fetchall())
-
-
-def read_from_row(connection: sqlite3.Connection, row: int, limit: int) -> list[Stored]:
-    """Up to `limit` records with rows from this one on, by ascending row."""
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE r.row >= ? ORDER BY r.row LIMIT ?"
-    return _checked(connection.execute(sql, (row, limit)).fetchall())
 
 
 def to_arrays(rows: Sequence[Any], blobs: Sequence[Any], dim: int, path: object) -> tuple[I64, F32]:
@@ -209,15 +193,6 @@ def to_arrays(rows: Sequence[Any], blobs: Sequence[Any], dim: int, path: object)
     if not np.isfinite(vectors).all():
         raise FormatError(f"{path}: expected finite numbers in every vector, got others: the file is damaged")
     return np.array(rows, dtype=np.int64), vectors
-
-
-def _checked(found: list[Any]) -> list[Stored]:
-    """Rows as records; types that we never write mean a damaged file."""
-    for slot, row, name, subject, payload, vector in found:
-        texts = all(text is None or type(text) is str for text in (name, subject, payload))
-        if type(slot) is not int or type(row) is not int or type(vector) is not bytes or not texts:
-            raise FormatError("records: expected integers, texts and bytes in their columns, got others: damaged")
-    return [Stored._make(row) for row in found]
 
 
 def _read_payload(text: Any) -> dict[str, Any] | None:
@@ -232,10 +207,12 @@ def _read_payload(text: Any) -> dict[str, Any] | None:
     return payload
 
 
-def _parts(values: Sequence[int]) -> Iterator[Sequence[int]]:
+def in_parts(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many values at a time as one statement takes."""
     for start in range(0, len(values), _IN):
         yield values[start : start + _IN]
 
 
-def _marks(part: Sequence[int]) -> str:
+def marks(part: Sequence[int]) -> str:
+    """A question mark for each value."""
     return ",".join("?" * len(part))

@@ -9,6 +9,15 @@
 | `erasures` | forgets that are committed but not yet complete: the draft of the receipt, tags only |
 | `receipts` | the chain; it outlives the records |
 
+A store whose records are sealed (version 2, see `sealed`) has no `records`; its `vectors` hold sealed records, its
+`store` row names the vault as well, and one table more is there:
+
+| table | holds |
+|---|---|
+| `shredding` | numbers of keys that are to be destroyed, until they are |
+
+Stores in the clear are still written as version 1.
+
 **Slots.** The key of `records` and `vectors` is a counter that is never used twice, not the id: SQLite keeps keys of
 deleted rows as signposts inside its b-trees, and a slot tells nothing about anybody. Ids are in an index b-tree, where
 a deleted entry really goes. Slots also let readers see what is new: everything above the last one they read.
@@ -20,19 +29,32 @@ import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ..errors import FileError, FormatError, IncompleteWriteError
 from ..forgetting.multiset import MultisetHash
 from .connection import PAGE_SIZE, connect, pragma, translated
 from .files import RawFile, StoreFiles, sync_folder
-from .pages import read_header
+from .pages import Header, read_header
 
-__all__ = ["APPLICATION_ID", "VERSION", "StoreRow", "check_header", "create_tables", "new_database", "read_store_row"]
+__all__ = [
+    "APPLICATION_ID",
+    "PLAIN",
+    "SEALED",
+    "VERSION",
+    "StoreRow",
+    "check_header",
+    "create_tables",
+    "new_database",
+    "prepare_file",
+    "read_store_row",
+]
 
 APPLICATION_ID = 0x4C657468  # "Leth"
-VERSION = 1
+PLAIN, SEALED = 1, 2  # the two layouts
+VERSION = SEALED  # the newest
 
-_TABLES = """
+_STORE = """
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     configuration TEXT NOT NULL,
@@ -41,6 +63,9 @@ CREATE TABLE store (
     digest BLOB NOT NULL,
     unscrubbed INTEGER NOT NULL
 );
+"""
+_SEALED_STORE = _STORE.replace("\n);", ",\n    vault TEXT NOT NULL\n);")
+_RECORDS = """
 CREATE TABLE records (
     slot INTEGER PRIMARY KEY,
     row INTEGER NOT NULL,
@@ -48,40 +73,73 @@ CREATE TABLE records (
     subject TEXT,
     payload TEXT
 );
+"""
+_COMMON = """
 CREATE TABLE vectors (slot INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE TABLE removals (bucket INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE erasures (number INTEGER PRIMARY KEY, draft TEXT NOT NULL);
 CREATE TABLE receipts (sequence INTEGER PRIMARY KEY, receipt TEXT NOT NULL);
+"""
+_INDEXES = """
 CREATE UNIQUE INDEX records_row ON records (row);
 CREATE INDEX records_subject ON records (subject) WHERE subject IS NOT NULL;
 """
+_SHREDDING = """
+CREATE TABLE shredding (number INTEGER PRIMARY KEY);
+"""
+_LAYOUTS = {
+    PLAIN: _STORE + _RECORDS + _COMMON + _INDEXES,
+    SEALED: _SEALED_STORE + _COMMON + _SHREDDING,
+}
 
 
 @dataclass
 class StoreRow:
-    """The row of the table `store`. `version` counts writes; `next_slot` is the first slot never used."""
+    """The row of the table `store`. `version` counts writes; `next_slot` is the first slot never used.
+
+    Without `digest_known` the digest is that of no records: a sealed backup has none, and has to be counted anew.
+    """
 
     configuration: str
     version: int
     next_slot: int
     digest: MultisetHash
     unscrubbed: bool
+    digest_known: bool = True
 
 
-def create_tables(connection: sqlite3.Connection, digest: MultisetHash, next_slot: int, version: int) -> None:
-    """Make the tables of an empty database and its `store` row, inside the caller's transaction."""
-    for statement in _TABLES.split(";"):
+class States(Protocol):
+    """Who can read what the `store` row keeps of the digest."""
+
+    def read_state(self, kept: bytes) -> bytes | None:
+        """The state, or None."""
+        ...
+
+
+def prepare_file(connection: sqlite3.Connection, layout: int) -> None:
+    """What a new database says about itself before it has tables."""
+    pragma(connection, f"page_size={PAGE_SIZE}")
+    pragma(connection, f"application_id={APPLICATION_ID}")
+    pragma(connection, f"user_version={layout}")
+
+
+def create_tables(
+    connection: sqlite3.Connection, configuration: str, digest: bytes, next_slot: int, vault: str | None
+) -> None:
+    """Make the tables of an empty database and its `store` row, inside the caller's transaction.
+
+    With the id of a vault they are those of a sealed store.
+    """
+    for statement in _LAYOUTS[PLAIN if vault is None else SEALED].split(";"):
         if statement.strip():
             connection.execute(statement)
-    connection.execute(
-        "INSERT INTO store VALUES (1, ?, ?, ?, ?, 0)",
-        (digest.configuration.decode(), version, next_slot, digest.to_bytes()),
-    )
+    values = [1, configuration, 0, next_slot, digest, 0, *([] if vault is None else [vault])]
+    connection.execute(f"INSERT INTO store VALUES ({','.join('?' * len(values))})", values)
 
 
-def new_database(files: StoreFiles, configuration: str) -> None:
+def new_database(files: StoreFiles, configuration: str, vault: str | None) -> None:
     """Make an empty store at its path: built under another name, synced, then renamed, so it is there whole or not."""
-    digest = MultisetHash(configuration.encode())
+    digest = MultisetHash(configuration.encode()).to_bytes() if vault is None else b""
     path = files.building
     try:
         for leftover in (path, path.with_name(path.name + "-journal")):
@@ -89,11 +147,9 @@ def new_database(files: StoreFiles, configuration: str) -> None:
         with translated(path):
             connection = connect(path, "rwc")
             try:
-                pragma(connection, f"page_size={PAGE_SIZE}")
-                pragma(connection, f"application_id={APPLICATION_ID}")
-                pragma(connection, f"user_version={VERSION}")
+                prepare_file(connection, PLAIN if vault is None else SEALED)
                 connection.execute("BEGIN IMMEDIATE")
-                create_tables(connection, digest, next_slot=1, version=0)
+                create_tables(connection, configuration, digest, next_slot=1, vault=vault)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -104,8 +160,8 @@ def new_database(files: StoreFiles, configuration: str) -> None:
         raise IncompleteWriteError(f"{files.database}: the store could not be created: {error}") from error
 
 
-def check_header(raw: RawFile) -> int:
-    """Whether the file is one of ours and of a version we know; its page size."""
+def check_header(raw: RawFile) -> Header:
+    """Whether the file is one of ours and of a version we know; what it says about itself."""
     header = read_header(raw)
     if header.application_id != APPLICATION_ID:
         raise FormatError(
@@ -119,10 +175,10 @@ def check_header(raw: RawFile) -> int:
         )
     if header.user_version < 1:
         raise FormatError(f"{raw.path}: expected a store version of at least 1, got {header.user_version}")
-    return header.page_size
+    return header
 
 
-def read_store_row(connection: sqlite3.Connection, path: Path) -> StoreRow:
+def read_store_row(connection: sqlite3.Connection, path: Path, states: States) -> StoreRow:
     """Read and check the `store` row."""
     with translated(path):
         row = connection.execute(
@@ -138,7 +194,10 @@ def read_store_row(connection: sqlite3.Connection, path: Path) -> StoreRow:
         or not isinstance(state, bytes)
     ):
         raise FormatError(f"{path}: expected text, bytes and counts in the table store, got other types")
-    return StoreRow(text, version, next_slot, MultisetHash.from_bytes(text.encode(), state), bool(unscrubbed))
+    opened = states.read_state(state)
+    configuration = text.encode()
+    digest = MultisetHash(configuration) if opened is None else MultisetHash.from_bytes(configuration, opened)
+    return StoreRow(text, version, next_slot, digest, bool(unscrubbed), digest_known=opened is not None)
 
 
 def check_not_truncated(raw: RawFile) -> None:
@@ -150,7 +209,7 @@ def check_not_truncated(raw: RawFile) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring an older store to this version. Version 1 is the first: there is nothing to do yet."""
+    """Bring an older store to the newest version of its layout. Both are at their first: there is nothing to do yet."""
     found = pragma(connection, "user_version")
-    if found != VERSION:
-        raise FileError(f"{path}: expected store version {VERSION}, got {found}, for which there is no migration")
+    if found not in _LAYOUTS:
+        raise FileError(f"{path}: expected store version 1 to {VERSION}, got {found}, for which there is no migration")

@@ -17,7 +17,10 @@ from .engine import Factory, new_configuration, read_configuration
 from .files import RawFile, StoreFiles
 from .lock import WriterLock
 from .pages import wal_state
-from .schema import StoreRow, check_header, check_not_truncated, migrate, new_database, read_store_row
+from .schema import PLAIN, StoreRow, check_header, check_not_truncated, migrate, new_database, read_store_row
+from .sealed import SealedTables
+from .tables import PlainTables
+from .vault import Vault
 
 __all__ = ["Session", "open_session"]
 
@@ -25,22 +28,29 @@ __all__ = ["Session", "open_session"]
 class Session:
     """The machinery that all operations share. `guard` protects the connection: one thread at a time."""
 
-    def __init__(self, files: StoreFiles, *, read_only: bool, timeout: float) -> None:
-        """Open an existing store."""
+    def __init__(self, files: StoreFiles, vault: Path, *, read_only: bool, timeout: float) -> None:
+        """Open an existing store; `vault` is where its keys are if its records are sealed."""
         self.files = files
         self.path = files.database
         self.read_only = read_only
         self.timeout = timeout
         self.guard = threading.RLock()
         self.closed = False
+        self.committed = False  # whether the last transaction was, even if an interrupt came right after
         self.raw = RawFile(self.path, writable=not read_only)
         try:
-            self.page_size = check_header(self.raw)
+            header = check_header(self.raw)
+            self.page_size = header.page_size
             if not wal_state(files.wal, with_pages=False).size:
                 check_not_truncated(self.raw)
             self.connection = connect(self.path, self._mode(), timeout=timeout)
             try:
-                self.row = self._prepare()
+                self.tables = self._open_tables(header.user_version, vault)
+                try:
+                    self.row = self._prepare()
+                except BaseException:
+                    self.tables.close()
+                    raise
             except BaseException:
                 self.connection.close()
                 raise
@@ -59,40 +69,67 @@ class Session:
             return "immutable"
         return "ro"
 
+    def _open_tables(self, layout: int, vault: Path) -> PlainTables:
+        if layout == PLAIN:
+            return PlainTables(self.connection, self.path)
+        opened = Vault(vault, writable=not self.read_only)
+        try:
+            with translated(self.path):
+                return SealedTables(self.connection, self.path, opened)
+        except BaseException:
+            opened.close()
+            raise
+
+    def searchable(self) -> list[Path]:
+        """Every file that could hold a record or its key."""
+        return [*self.files.searchable(), *self.tables.files()]
+
     def _prepare(self) -> StoreRow:
         with translated(self.path):
             if not self.read_only:
                 migrate(self.connection, self.path)
                 use_wal(self.connection, self.path)
-            return read_store_row(self.connection, self.path)
+            return read_store_row(self.connection, self.path, self.tables)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end of the block, or rolled back as a whole."""
         with self.guard:
+            self.committed = False
             self.require_writer()
             with translated(self.path):
                 pragma(self.connection, f"busy_timeout={int(self.timeout * 1000)}")
                 self.connection.execute("BEGIN IMMEDIATE")
+                self.tables.begin()
                 try:
                     yield self.connection
+                    self.tables.before_commit()
                     self.connection.execute("COMMIT")
-                except BaseException:
-                    # A failed commit (a full disk) may have rolled back by itself.
+                except BaseException as error:
+                    # A failed commit (a full disk) may have rolled back by itself; an interrupt may come just after
+                    # one that was done.
+                    self.committed = not self.connection.in_transaction and not isinstance(error, sqlite3.Error)
                     if self.connection.in_transaction:
                         self.connection.execute("ROLLBACK")
+                    if not self.committed:
+                        with suppress(FileError):
+                            self.tables.undo()
                     # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
                     if self.checkpointer.grew():
                         with suppress(BusyError, FileError, OSError):
                             self.checkpointer.run(0.0)
                     raise
+                self.committed = True
                 self.checkpointer.note_commit()
 
-    def write_row(self, row: StoreRow) -> None:
-        """Put the `store` row, inside a transaction. The caller sets `row` here once that is committed."""
+    def write_row(self, row: StoreRow, *, renew: bool = False) -> None:
+        """Put the `store` row, inside a transaction. The caller sets `row` here once that is committed.
+
+        `renew` after a forget: copies of the old row are to tell nothing about what is gone.
+        """
         self.connection.execute(
             "UPDATE store SET version = ?, next_slot = ?, digest = ?, unscrubbed = 1 WHERE one = 1",
-            (row.version, row.next_slot, row.digest.to_bytes()),
+            (row.version, row.next_slot, self.tables.keep_state(row.digest, renew=renew)),
         )
 
     def data_version(self) -> int:
@@ -123,6 +160,7 @@ class Session:
             finally:
                 self.connection.close()
                 self.raw.close()
+                self.tables.close()
 
     def _tidy(self) -> None:
         """Mark the store as scrubbed, so that the next open need not look at every page."""
@@ -147,6 +185,8 @@ def open_session(
     factory: Factory,
     read_only: bool,
     timeout: float,
+    vault: Path,
+    encrypt: bool | None,
 ) -> tuple[Session, WriterLock | None]:
     """Open or create the store at a path. A writer gets its lock; a reader creates nothing."""
     files = StoreFiles(Path(path))
@@ -160,10 +200,15 @@ def open_session(
         if not files.database.exists():
             if read_only:
                 raise FileError(f"{files.database}: expected a store to read, got nothing there")
-            new_database(files, new_configuration(factory, dim, metric, options))
-        session = Session(files, read_only=read_only, timeout=timeout)
+            configuration = new_configuration(factory, dim, metric, options)
+            new_database(files, configuration, Vault.create(vault) if encrypt else None)
+        session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
             _check_same(session, dim, metric, options)
+            if encrypt is not None and encrypt != session.tables.sealed:
+                raise ParameterError(
+                    f"{session.path}: expected encrypt={session.tables.sealed}, as the store was created, got {encrypt}"
+                )
         except BaseException:
             session.close()
             raise

@@ -55,11 +55,11 @@ class WritingStore(ReadingStore):
             self._settle()
             row = replace(session.row, digest=session.row.digest.copy(), version=session.row.version + 1)
             try:
-                with session.transaction() as connection:
+                with session.transaction():
                     for batch in batches:
                         self._refuse_present(batch)
                         stored = list(batch.stored(row.next_slot))
-                        rows.insert(connection, stored)
+                        session.tables.insert(stored)
                         row.digest.add(record.encoding() for record in stored)
                         row.next_slot += len(stored)
                         # The index goes first: what it refuses must not be committed.
@@ -68,8 +68,11 @@ class WritingStore(ReadingStore):
                         progress.advance(len(batch))
                     session.write_row(row)
             except BaseException:
-                for undone in added:
-                    self._mirror.engine.forget(undone)
+                if session.committed:
+                    session.row = row
+                else:
+                    for undone in added:
+                        self._mirror.engine.forget(undone)
                 raise
             session.row = row
             self._empty_long_log()
@@ -99,9 +102,9 @@ class WritingStore(ReadingStore):
             row = replace(session.row, digest=session.row.digest.copy(), version=session.row.version + 1)
             before: npt.NDArray[np.float32] | None = None
             try:
-                with session.transaction() as connection:
+                with session.transaction():
                     slots = self._known_slots(checked)
-                    found = {record.slot: record for record in rows.read_slots(connection, slots)}
+                    found = {record.slot: record for record in session.tables.read_slots(slots)}
                     old = [found[slot] for slot in slots]
                     _, old_vectors = rows.to_arrays([r.row for r in old], [r.vector for r in old], self.dim, self.path)
                     batch = Batch(
@@ -111,10 +114,15 @@ class WritingStore(ReadingStore):
                         [r.subject for r in old] if new_subjects is None else new_subjects,
                         [r.payload for r in old] if new_payloads is None else new_payloads,
                     )
-                    stored = list(batch.stored(row.next_slot))
+                    # The old key, so that destroying it reaches the old version too, in copies made before.
+                    numbers = [record.number for record in old]
+                    stored = [
+                        record._replace(number=number)
+                        for record, number in zip(batch.stored(row.next_slot), numbers, strict=True)
+                    ]
                     # New slots, so that readers see replaced records as new ones.
-                    rows.delete(connection, slots, row.version)
-                    rows.insert(connection, stored)
+                    session.tables.delete(slots, row.version)
+                    session.tables.insert(stored)
                     row.digest.remove(record.encoding() for record in old)
                     row.digest.add(record.encoding() for record in stored)
                     row.next_slot += n
@@ -123,7 +131,9 @@ class WritingStore(ReadingStore):
                         before = old_vectors
                     session.write_row(row)
             except BaseException:
-                if before is not None:
+                if session.committed:
+                    session.row = row
+                elif before is not None:
                     self._mirror.engine.update(before, ids=row_numbers)
                 raise
             session.row = row

@@ -1,6 +1,6 @@
-"""Makes the golden store of the present format. Run once per format version, and keep what it made for ever:
+"""Makes the golden store of a format version. Run once for each, and keep what it made for ever:
 
-python tests/store/golden/make.py tests/store/golden/v1
+python tests/store/golden/make.py 2 tests/store/golden/v2
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
+VERSIONS: dict[int, dict] = {1: {}, 2: {"encrypt": True}}  # how to have a new store of that version
+
 
 def vectors() -> np.ndarray:
     """Twelve vectors of eight numbers, without a random generator."""
     return (np.arange(96).reshape(12, 8) * 37 % 101 / 16 - 3).astype(np.float32)
 
 
-def main(folder: Path) -> None:
+def main(version: int, folder: Path) -> None:
     """Write the store, its keys, and what they must be read as."""
     from lethevec.store import open as open_store
 
     folder.mkdir(parents=True)
     ids = [*range(6), *(f"name-{i}" for i in range(6))]
-    with open_store(folder / "golden.lethe", 8, "l2") as db:
+    with open_store(folder / "golden.lethe", 8, "l2", **VERSIONS[version]) as db:
         subjects = [None, "alice", "bob"] * 4
         db.add(vectors(), ids=ids, subjects=subjects, payloads=[None if i % 2 else {"n": i} for i in range(12)])
         receipts = [db.forget(["name-3", 2]), db.forget(subject="bob")]
@@ -40,4 +42,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(int(sys.argv[1]), Path(sys.argv[2]))
