@@ -6,9 +6,9 @@ be shown, either
 * in the block marked `text` that follows it: then that is all of the output; or
 * in comments of the block itself: then each printed line is found in them, in order.
 
-A block that prints nothing needs neither. In a block marked `console` lines that begin with `$` are commands, which must
-succeed, and the lines below are what they print: `...` stands for anything in a line, or for any lines. Spaces are not
-compared.
+A block that prints nothing needs neither. In a block marked `console` lines that begin with `$` are commands, which
+must succeed, and the lines below are what they print: `...` stands for anything in a line, or for any lines. Spaces are
+not compared.
 """
 
 from __future__ import annotations
