@@ -32,6 +32,10 @@ def test_extras_are_taken_apart():
     assert {re.split(r"[<>=]", item)[0] for item in demo} == {"cryptography", "click", "rich", "faiss-cpu"}
     with pytest.raises(SystemExit, match="got 'nothing'"):
         extra.requirements(text, "nothing")
+    lines = (
+        '[project.optional-dependencies]\na = [ # one "x"\n  "b>=1", "lethevec[c]",\n]\nc = ["d[e]>2"] # "y"\n[next]\n'
+    )
+    assert extra.requirements(lines, "a") == ["b>=1", "d[e]>2"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")

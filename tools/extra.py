@@ -2,7 +2,7 @@
 
     python tools/extra.py docs > requirements.txt
 
-Python 3.10 cannot read TOML, so this reads the one form that the file uses: an extra in a line, in double quotes.
+Python 3.10 cannot read TOML, so this reads the one form that the file uses: lists of strings in double quotes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from pathlib import Path
 def requirements(text: str, extra: str) -> list[str]:
     """The requirements of one extra; other extras that it names are taken apart too."""
     section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
-    found = re.search(rf"^{re.escape(extra)} = \[(.*?)\]\s*(?:#.*)?$", section, re.MULTILINE)
-    if found is None:
+    start = re.search(rf"^{re.escape(extra)} = \[", section, re.MULTILINE)
+    if start is None:
         raise SystemExit(f"expected an extra of pyproject.toml, got {extra!r}")
     out: list[str] = []
-    for item in re.findall(r'"([^"]+)"', found[1]):
-        own = re.fullmatch(r"lethevec\[([\w,]+)\]", item)
-        out += [part for name in own[1].split(",") for part in requirements(text, name)] if own else [item]
+    # Strings, comments, and the bracket that ends the list: a bracket inside a string ends nothing.
+    for token in re.finditer(r'"([^"]*)"|#[^\n]*|\]', section[start.end() :]):
+        if token[0] == "]":
+            break
+        if token[1] is not None:
+            own = re.fullmatch(r"lethevec\[([\w,]+)\]", token[1])
+            out += [part for name in own[1].split(",") for part in requirements(text, name)] if own else [token[1]]
     return out
 
 
