@@ -4,7 +4,7 @@
 |---|---|
 | `app` | the group of commands; errors as one line and an exit code |
 | `command` | a command with an example at the end of its help; shared options |
-| `inputs`, `writers`, `output` | records from files and pipes, records to files, tables and JSON for the screen |
+| `inputs`, `writers`, `output`, `busy` | records from files and pipes, to files; tables, JSON, a sign of life |
 | `records` | `add`, `export`, `import` |
 | `searching` | `search`, `tune` |
 | `erasure` | `forget`, `verify` |

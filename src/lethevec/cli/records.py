@@ -17,6 +17,7 @@ from lethevec.errors import FileError, InputError, ParameterError
 from lethevec.forgetting.receipts import Receipt
 from lethevec.progress import Progress
 
+from .busy import busy
 from .command import command, json_option, keys_option, open_store, store_argument
 from .inputs import Input, format_option, key_option
 from .output import note, print_fields, print_json
@@ -161,7 +162,8 @@ def export(
             if subject is not None:
                 raise ParameterError(f"--subject: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}")
             file.unlink(missing_ok=True)
-            db.backup(file)
+            with busy("writing the backup"):
+                db.backup(file)
             count = len(db)
         else:
             records = records_of(db, subject)

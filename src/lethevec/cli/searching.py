@@ -18,6 +18,7 @@ from lethevec import datasets
 from lethevec.errors import InputError, ParameterError
 from lethevec.store import Hit
 
+from .busy import busy
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, format_option, key_option, read_queries
 from .output import note, print_fields, print_json, print_table
@@ -200,7 +201,8 @@ def tune(
         else:
             given = np.concatenate(list(_queries(queries, format, key)))
             asked = given[_spread(len(given), sample)]
-        found = db.tune(asked, target, k, threads=threads)
+        with busy(f"trying efforts on {len(asked):,} queries"):
+            found = db.tune(asked, target, k, threads=threads)
         records = len(db)
     facts = {
         "effort": found.effort,
