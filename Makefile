@@ -49,7 +49,7 @@ lint: $(VENV)/.installed-lint
 # Strict: a link that leads nowhere, or a name that the reference does not find, is an error.
 docs: $(VENV)/.needs-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "site/README.html"
+	@echo "site/index.html"
 
 # The pictures of docs/hashing.md are committed; this makes them anew.
 pictures: $(VENV)/.installed-bench

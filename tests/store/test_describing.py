@@ -73,3 +73,13 @@ def test_a_forgotten_id_in_a_free_place_is_residue(make, vectors, tmp_path):
     receipt = db.forget("liberated")
     (tmp_path / "people.lethe-journal").write_bytes(b"....liberated....")
     assert db.verify(receipt, ids=["liberated"])["residue"].passed is False
+
+
+def test_what_is_too_plain_to_search_for_was_not_checked(make, vectors):
+    """A short id matches by accident, so nothing is known about it: that must not read as passed."""
+    db = make()
+    db.add(vectors[:2], ids=["piano", "violoncello"])
+    receipt = db.forget(["piano", "violoncello"])
+    assert db.verify(receipt, ids=["piano"])["residue"].passed is None
+    assert db.verify(receipt, ids=["piano"])
+    assert db.verify(receipt, ids=["piano", "violoncello"])["residue"].passed is True
