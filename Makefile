@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 
-.PHONY: help demo test lint bench format clean test-native test-neon test-asan test-tsan
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan
 
 help:
-	@echo "make demo    hash real word vectors and look at neighbours"
+	@echo "make demo    a person is forgotten, on real word vectors, and every claim is checked"
 	@echo "make test    the test suite"
 	@echo "make lint    ruff, mypy, import rules"
+	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   speed beside the peers, a short run"
+	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native kernels without Python, against the golden files"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 
@@ -22,6 +24,12 @@ $(BIN)/python:
 # The stamp is renewed when the native code or the dependencies change; Python code is used in place.
 $(VENV)/.installed-%: $(BIN)/python pyproject.toml $(NATIVE)
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+# What an extra asks for, where the package itself need not be built.
+$(VENV)/.needs-%: $(BIN)/python pyproject.toml tools/extra.py
+	$(BIN)/python tools/extra.py $* > $(VENV)/needs-$*.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/needs-$*.txt
 	@touch $@
 
 demo: $(VENV)/.installed-demo
@@ -37,6 +45,19 @@ lint: $(VENV)/.installed-lint
 	@cp $(VENV)/lib/python3*/site-packages/lethevec/_core.pyi src/lethevec/
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Strict: a link that leads nowhere, or a name that the reference does not find, is an error.
+docs: $(VENV)/.needs-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+# The pictures of docs/hashing.md are committed; this makes them anew.
+pictures: $(VENV)/.installed-bench
+	$(BIN)/python tools/make_pictures.py
+
+# In a temporary folder, from the files that git knows: what is lying about must not get into a package.
+test-wheel: $(VENV)/.needs-package
+	$(BIN)/python tools/test_wheel.py
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .
@@ -81,4 +102,4 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf build dist $(VENV)/.installed-*
+	rm -rf build dist site $(VENV)/.installed-* $(VENV)/.needs-*

@@ -99,6 +99,30 @@ def test_import_needs_numpy_only():
     assert loaded <= set(eval(bare))
 
 
+def test_import_is_light():
+    """What takes long to load is loaded when it is first used: the store with SQLite, files, the network, the CLI."""
+    import subprocess
+    import sys
+
+    heavy = [
+        "sqlite3",
+        "cryptography",
+        "h5py",
+        "pyarrow",
+        "click",
+        "rich",
+        "faiss",
+        "ssl",
+        "urllib.request",
+        "argparse",
+    ]
+    heavy += ["lethevec.store", "lethevec.datasets", "lethevec.cli", "lethevec.demo"]
+    # NumPy loads things of its own.
+    code = f"import sys, numpy; had = set(sys.modules); import lethevec; print(set({heavy}) & set(sys.modules) - had)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "set()"
+
+
 def test_the_error_tree_is_the_one_in_the_docstring():
     """Each class under its base, in the order of the tree; a new error must be added to the picture."""
     tree = []  # (depth, name)

@@ -1,14 +1,18 @@
-"""`make demo`, or `python -m lethevec.demo`: 20,000 real words are hashed, searched and, some of them, forgotten.
+"""`make demo`, or `lethevec demo`: a person is forgotten, on 20,000 real words, and every claim is checked at once.
 
-Three parts: the hash families side by side, forgetting and how to check it, and Faiss beside us where it is installed.
-Everything is computed here and now; only public names are used, so it also serves as an example.
+A durable store is built and searched; the words of one invented owner are forgotten; the files are searched for their
+bytes, the receipt is checked, and a second store that never held them turns out to be the same. Then what codes alone
+find, and Faiss beside us where it is installed. Everything is computed here and now; only public names are used, so it
+also serves as an example. The store stays for the reader to play with.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import statistics
-import tempfile
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,34 +27,39 @@ from lethevec import datasets
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-FAMILIES = ("simhash", "superbit", "usr", "progressive", "faiss-lsh")
-SIZES = (200, 800)  # bits
+OWNER = "lena@example.org"  # invented, and so is her claim to all words with l
+FOLDER = Path("lethevec-demo")
+STORE, NEVER, RECEIPT = "words.lethe", "never.lethe", "receipt.json"
+FAMILIES = ("simhash", "superbit", "usr", "progressive")
+BITS = 400
+LSH_BITS = 800
 K = 10
-SHOWN = ("paris", "piano", "doctor")
-LINES = 6  # neighbours that are shown
 ROUNDS = 3
-FEWEST = 5000  # words, so that those above are among them
+FEWEST = 5000  # words, so that those that are shown are among them
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """Run the three parts."""
-    cli = argparse.ArgumentParser(
-        prog="python -m lethevec.demo", description="What lethevec does, on real word vectors."
-    )
-    cli.add_argument("--words", type=int, default=20_000, metavar="N", help="use the N most frequent words (20000)")
-    cli.add_argument("--queries", type=int, default=300, metavar="N", help="words to measure recall with (300)")
-    arguments = cli.parse_args(command)
-    names, vectors = datasets.words()
-    if not FEWEST <= arguments.words <= len(names) or not 1 <= arguments.queries <= arguments.words:
-        cli.error(f"--words: expected {FEWEST} to {len(names)}, and --queries: 1 to as many, got {arguments}")
-    names, vectors = names[: arguments.words], vectors[: arguments.words]
+    """Tell the story."""
+    parser = argparse.ArgumentParser(prog="lethevec demo", description="What lethevec does, on real word vectors.")
+    parser.add_argument("--words", type=int, default=20_000, metavar="N", help="use the N most frequent words (20000)")
+    parser.add_argument("--queries", type=int, default=300, metavar="N", help="words to measure recall with (300)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"where the store is left ({FOLDER})")
+    arguments = parser.parse_args(command)
+    most = len(datasets.words().words)
+    if not FEWEST <= arguments.words <= most or not 1 <= arguments.queries <= arguments.words:
+        parser.error(f"expected --words from {FEWEST} to {most} and --queries from 1 to as many, got {arguments}")
+    records = datasets.word_records(arguments.words)
     cpu = lethevec.cpu_info()
-    print(f"lethevec {lethevec.__version__}, {cpu.isa} instructions; {len(names):,} words, 100 numbers each (GloVe)")
-    true = true_neighbours(vectors)
-    sample = np.random.default_rng(0).choice(len(names), arguments.queries, replace=False)
-    families(names, vectors, true, sample)
-    forgetting(names, vectors)
-    beside_faiss(vectors, true, sample)
+    print(f"lethevec {lethevec.__version__}, {cpu.isa} instructions; {len(records):,} words, 100 numbers each (GloVe)")
+    try:
+        story(records, arguments.folder)
+    except lethevec.errors.MissingDependencyError as error:
+        sys.exit(f"lethevec demo: {error}")
+    sample = np.random.default_rng(0).choice(len(records), arguments.queries, replace=False)
+    true = true_neighbours(records.vectors, sample)
+    families(records.vectors, true, sample)
+    beside_faiss(records.vectors, true, sample)
+    farewell(arguments.folder / STORE)
 
 
 def heading(text: str) -> None:
@@ -69,19 +78,152 @@ def table(align: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
         print("  " + "  ".join(cells).rstrip())
 
 
+# --- The story -------------------------------------------------------------------------------------------------------
+
+
+def story(records: datasets.Records, folder: Path) -> None:
+    """Build, search, forget, look for traces, check the receipt, compare with a store that never knew."""
+    make_room(folder)
+    store, dim = folder / STORE, records.vectors.shape[1]
+    hers = np.flatnonzero([subject == OWNER for subject in records.subjects or []])
+
+    heading("1. A store on disk")
+    begin = time.perf_counter()
+    with lethevec.open(store, dim=dim, metric="cosine") as db:
+        fill(db, records, np.arange(len(records)))
+        print(f"  {len(db):,} words in {store}, made in {time.perf_counter() - begin:.1f} s")
+        print(f"  nearest to 'paris': {neighbours(db, 'paris')}")
+
+    heading(f"2. {OWNER} asks to be forgotten")
+    print(f"  Say that all {len(hers):,} words that begin with l are hers. Before, the raw bytes of the files hold")
+    print(f"  {sum(count_present(path, records.vectors[hers]) for path in files(folder)):,} of her vectors.\n")
+    with lethevec.open(store) as db:
+        begin = time.perf_counter()
+        receipt = db.forget(subject=OWNER)
+        took = time.perf_counter() - begin
+        print(f"  db.forget(subject={OWNER!r}): {receipt.records:,} records in {took:.2f} s")
+        print(f"  nearest to 'paris': {neighbours(db, 'paris')}\n")
+    (folder / RECEIPT).write_text(receipt.to_json() + "\n", encoding="utf-8")
+    print("  Her vectors looked for in the raw bytes of every file (a quarter of one would count):")
+    found = [(path, count_present(path, records.vectors[hers])) for path in files(folder)]
+    rows = [[path.name, f"{path.stat().st_size:,}", f"{count:,} of {len(hers):,}"] for path, count in found]
+    table("lrr", ["file", "bytes", "vectors found"], rows)
+
+    heading("3. The receipt, checked against the store as it is now")
+    with lethevec.open(store) as db:
+        words = [
+            id for id, subject in zip(listed(records.ids), records.subjects or [], strict=True) if subject == OWNER
+        ]
+        outcome = db.verify(receipt, ids=words, subject=OWNER, vectors=records.vectors[hers[:20]])
+        names = {True: "passed", False: "FAILED", None: "not checked"}
+        table("lll", ["check", "", ""], [[check.name, names[check.passed], check.detail] for check in outcome.checks])
+        print(f"  The receipt is {'valid' if outcome else 'NOT VALID'}. It is in {folder / RECEIPT}, and in the store.")
+
+        heading("4. Beside it: a store that never held her words")
+        with lethevec.open(folder / NEVER, dim=dim, metric="cosine") as never:
+            others = np.setdiff1d(np.arange(len(records)), hers)
+            fill(never, records, np.random.default_rng(1).permutation(others))
+            compare(db, never, records.vectors)
+    remove(folder, NEVER)
+
+
+def make_room(folder: Path) -> None:
+    """The folder, without what an earlier run left; other files are not ours to touch."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (STORE, NEVER, RECEIPT):
+        remove(folder, name)
+
+
+def remove(folder: Path, name: str) -> None:
+    """The files of a store, or one file."""
+    for suffix in ("", "-wal", "-shm", "-lock", "-keys", "-reserve"):
+        (folder / (name + suffix)).unlink(missing_ok=True)
+
+
+def files(folder: Path) -> list[Path]:
+    """All files of the store that hold anything at all."""
+    return [path for path in sorted(folder.glob(STORE + "*")) if path.stat().st_size]
+
+
+def neighbours(db: lethevec.Store, word: str) -> str:
+    """The nearest words, the word itself left out."""
+    return ", ".join(str(hit.id) for hit in db.search(db.get([word])[0].vector, k=8)[0][1:])
+
+
+def count_present(path: Path, vectors: F32) -> int:
+    """How many of the vectors have left a quarter of themselves or more in a file, byte for byte, at any place.
+
+    Only for files of a store that is closed: opening one beside SQLite, in the same process, would drop its locks.
+    """
+    data = path.read_bytes()
+    quarters = np.array_split(np.arange(vectors.shape[1]), 4)
+    return sum(any(vector[part].tobytes() in data for part in quarters) for vector in vectors)
+
+
+def listed(ids: Any) -> list[Any]:
+    """Ids as a list."""
+    return ids if isinstance(ids, list) else np.asarray(ids).tolist()
+
+
+def fill(db: lethevec.Store, records: datasets.Records, order: I64) -> None:
+    """Add records in a given order, in batches."""
+    ids, subjects, payloads = listed(records.ids), records.subjects or [], records.payloads or []
+    db.load(
+        {
+            "vectors": records.vectors[part],
+            "ids": [ids[i] for i in part],
+            "subjects": [subjects[i] for i in part],
+            "payloads": [payloads[i] for i in part],
+        }
+        for part in np.array_split(order, 7)
+    )
+
+
+def compare(db: lethevec.Store, never: lethevec.Store, vectors: F32) -> None:
+    """Digests and answers of the two."""
+    print("  Filled with the other words alone, in another order and in batches.")
+    answers = db.search(vectors[:500], threads=2), never.search(vectors[:500], threads=2)
+    same = bool((answers[0].ids == answers[1].ids).all() and (answers[0].distances == answers[1].distances).all())
+    table(
+        "lrrl",
+        ["", "the one that forgot", "the one that never knew", ""],
+        [
+            ["records", f"{len(db):,}", f"{len(never):,}", verdict(len(db) == len(never))],
+            ["digest", db.digest()[:16] + "...", never.digest()[:16] + "...", verdict(db.digest() == never.digest())],
+            ["500 searches", "", "", verdict(same)],
+        ],
+    )
+
+
+def verdict(equal: bool) -> str:
+    """In words."""
+    return "equal" if equal else "DIFFERENT"
+
+
+def farewell(store: Path) -> None:
+    """What is left, and what one can do with it."""
+    heading("The store is yours to play with")
+    beside = Path(sys.executable).with_name("lethevec")
+    name = "lethevec" if shutil.which("lethevec") or not beside.exists() else os.path.relpath(beside)
+    for line in (
+        f"info {store} --subjects",
+        f"search {store} --id doctor -k 5",
+        f"forget {store} guitar piano",
+        f"verify {store} --id guitar --id piano",
+        "--help",
+    ):
+        print(f"  {name} {line}")
+
+
 # --- What is true ----------------------------------------------------------------------------------------------------
 
 
-def true_neighbours(vectors: F32) -> Callable[[I64], I64]:
-    """A function that finds the K nearest words by cosine, the word itself left out, by comparing with all of them."""
+def true_neighbours(vectors: F32, rows: I64) -> I64:
+    """The K nearest words by cosine, the word itself left out, by comparing with all of them."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    def find(rows: I64) -> I64:
-        cosine = units[rows] @ units.T
-        cosine[np.arange(len(rows)), rows] = -np.inf
-        return np.argsort(-cosine, axis=1, kind="stable")[:, :K]
-
-    return find
+    cosine = units[rows] @ units.T
+    cosine[np.arange(len(rows)), rows] = -np.inf
+    return np.argsort(-cosine, axis=1, kind="stable")[:, :K]
 
 
 def without_self(ids: I64, rows: I64) -> I64:
@@ -94,134 +236,37 @@ def recall(found: I64, true: I64) -> float:
     return float(np.mean([len(set(a) & set(b)) / K for a, b in zip(found.tolist(), true.tolist(), strict=True)]))
 
 
-# --- Part 1 ----------------------------------------------------------------------------------------------------------
+# --- What codes alone find -------------------------------------------------------------------------------------------
 
 
-def families(names: Sequence[str], vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
-    """Neighbours by codes alone, of each family, beside the true ones."""
-    heading("1. Hash families: what codes alone find")
-    shown = np.array([names.index(word) for word in SHOWN])
-    truth = true(np.concatenate([shown, sample]))
-    asked = vectors[np.concatenate([shown, sample])]
-    lists: list[I64] = []
+def families(vectors: F32, true: I64, sample: I64) -> None:
+    """Recall by codes alone, of each family."""
+    heading(f"5. What codes of {BITS} bits find by themselves, without the vectors")
     rows = []
     for family in FAMILIES:
-        row = [family]
-        for bits in SIZES:
-            hasher = lethevec.hasher(family, dim=vectors.shape[1], bits=bits)
-            hasher.codes(vectors[:1])  # draws its random tables
-            begin = time.perf_counter()
-            hasher.codes(vectors)
-            row.append(f"{1e6 * (time.perf_counter() - begin) / len(vectors):.1f}")
-            for ranking in ("hamming", "asymmetric"):
-                index = lethevec.Index(
-                    dim=vectors.shape[1], metric="cosine", family=family, bits=bits, ranking=ranking, keep_vectors=False
-                )
-                index.add(vectors, ids=np.arange(len(names)))
-                found = without_self(index.search(asked, k=K + 1, threads=None).ids, np.concatenate([shown, sample]))
-                row.append(f"{recall(found[len(shown) :], truth[len(shown) :]):.3f}")
-            if bits == SIZES[0]:
-                lists.append(found[: len(shown)])
-        rows.append(row)
-    for i, word in enumerate(SHOWN):
-        near = truth[i].tolist()
-        columns = [[names[id] if id in near else f"({names[id]})" for id in found[i].tolist()] for found in lists]
-        print(f"  nearest to {word!r} by {SIZES[0]} bits a word; in brackets what is not among the true ten")
-        lines = list(zip([names[id] for id in near], *columns, strict=True))[:LINES]
-        table("l" * (1 + len(FAMILIES)), ["true", *FAMILIES], lines)
-        print()
-    print(
-        f"  recall@{K} over {len(sample)} words: codes compared with the code of the query (Hamming) and with the query"
-    )
-    print("  itself (asymm.); and microseconds to hash a vector, all cores")
-    head = ["family", *(f"{what}{bits}" for bits in SIZES for what in ("us at ", "Hamming ", "asymm. "))]
-    table("l" + "r" * (len(head) - 1), head, rows)
-    print("  Progressive codes are made for asymmetric comparison: their bits do not weigh the same.")
-    print(f"  faiss-lsh is the rule of Faiss: simhash below {vectors.shape[1]} bits, superbit from there on.")
-
-
-# --- Part 2 ----------------------------------------------------------------------------------------------------------
-
-
-def forgetting(names: Sequence[str], vectors: F32) -> None:
-    """Somebody asks to be forgotten; afterwards the index is one that never knew them."""
-    heading("2. Forgetting: as if it had never been there")
-    letter = "l"
-    theirs = np.array([i for i, word in enumerate(names) if word.startswith(letter)])
-    others = np.array([i for i, word in enumerate(names) if not word.startswith(letter)])
-    index = lethevec.Index(dim=vectors.shape[1], metric="cosine")
-    index.add(vectors, ids=np.arange(len(names)))
-    paris = vectors[names.index("paris")]
-    print(f"  {len(index):,} words are in. Say that one person gave all {len(theirs):,} that begin with {letter!r}.")
-    print(f"  nearest to 'paris': {spell(names, index, paris)}")
-    with tempfile.TemporaryDirectory() as folder:
-        before, after, never = (Path(folder) / name for name in ("before", "after", "never"))
-        index.save(before)
+        hasher = lethevec.hasher(family, dim=vectors.shape[1], bits=BITS)
+        hasher.codes(vectors[:1])  # draws its random tables
         begin = time.perf_counter()
-        gone = index.forget(theirs)
-        took = time.perf_counter() - begin
-        index.save(after)
-        print(f"\n  index.forget(...): {gone:,} records in {1e3 * took:.1f} ms, {1e6 * took / gone:.2f} us each")
-        print(f"  nearest to 'paris': {spell(names, index, paris)}")
-
-        fresh = lethevec.Index(dim=vectors.shape[1], metric="cosine")
-        for part in np.array_split(np.random.default_rng(1).permutation(others), 7):
-            fresh.add(vectors[part], ids=part)
-        fresh.save(never)
-        print("\n  Beside it a second index that never saw them, made from the others in another order and in batches:")
-        equal = np.array_equal(index.search(vectors[:500]).ids, fresh.search(vectors[:500]).ids)
-        table(
-            "lrrl",
-            ["", "the one that forgot", "the one that never knew", ""],
-            [
-                [
-                    "digest",
-                    index.digest()[:16] + "...",
-                    fresh.digest()[:16] + "...",
-                    verdict(index.digest() == fresh.digest()),
-                ],
-                ["snapshot", size(after), size(never), verdict(after.read_bytes() == never.read_bytes())],
-                ["500 searches", "", "", verdict(equal)],
-            ],
-        )
-        print("\n  The forgotten vectors looked for in the raw bytes of the snapshots (a quarter of one would count):")
-        table(
-            "lrr",
-            ["file", "size", "vectors found"],
-            [
-                [path.name, size(path), f"{count_present(path.read_bytes(), vectors[theirs]):,} of {gone:,}"]
-                for path in (before, after)
-            ],
-        )
+        hasher.codes(vectors)
+        row = [family, f"{1e6 * (time.perf_counter() - begin) / len(vectors):.1f}"]
+        for ranking in ("hamming", "asymmetric"):
+            index = lethevec.Index(
+                dim=vectors.shape[1], metric="cosine", family=family, bits=BITS, ranking=ranking, keep_vectors=False
+            )
+            index.add(vectors, ids=np.arange(len(vectors)))
+            found = without_self(index.search(vectors[sample], k=K + 1, threads=None).ids, sample)
+            row.append(f"{recall(found, true):.3f}")
+        rows.append(row)
+    table("lrrr", ["family", "us a vector", f"recall@{K}, Hamming", "asymmetric"], rows)
+    print("  Hamming: codes against the code of the query (the paper). Asymmetric: against the query itself (ours).")
 
 
-def spell(names: Sequence[str], index: lethevec.Index, query: F32) -> str:
-    """The nearest words, the first (the query itself) left out."""
-    return ", ".join(names[id] for id in index.search(query, k=9).ids[0][1:])
+# --- Beside Faiss ----------------------------------------------------------------------------------------------------
 
 
-def verdict(equal: bool) -> str:
-    """In words."""
-    return "equal" if equal else "DIFFERENT"
-
-
-def size(path: Path) -> str:
-    """Bytes of a file."""
-    return f"{path.stat().st_size:,} bytes"
-
-
-def count_present(data: bytes, vectors: F32) -> int:
-    """How many of the vectors have left a quarter of themselves or more in the data, byte for byte, at any place."""
-    quarters = np.array_split(np.arange(vectors.shape[1]), 4)
-    return sum(any(vector[part].tobytes() in data for part in quarters) for vector in vectors)
-
-
-# --- Part 3 ----------------------------------------------------------------------------------------------------------
-
-
-def beside_faiss(vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
+def beside_faiss(vectors: F32, true: I64, sample: I64) -> None:
     """Queries one by one on one thread: ours, Faiss's LSH and its exact search, taking turns."""
-    heading("3. Beside Faiss: one query at a time, one thread")
+    heading("6. Beside Faiss: one query at a time, one thread")
     try:
         import faiss
     except ImportError:
@@ -232,13 +277,13 @@ def beside_faiss(vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     index = lethevec.Index(dim=dim, metric="cosine")
     index.add(vectors, ids=np.arange(n))
-    lsh, exact = faiss.IndexLSH(dim, SIZES[-1]), faiss.IndexFlatIP(dim)
+    lsh, exact = faiss.IndexLSH(dim, LSH_BITS), faiss.IndexFlatIP(dim)
     for theirs in (lsh, exact):
         theirs.train(units)
         theirs.add(units)
     searches: dict[str, Callable[[F32], Any]] = {
         "lethevec.Index, as it comes": lambda q: index.search(q, k=K + 1).ids[0],
-        f"faiss.IndexLSH, {SIZES[-1]} bits": lambda q: lsh.search(q, K + 1)[1][0],
+        f"faiss.IndexLSH, {LSH_BITS} bits": lambda q: lsh.search(q, K + 1)[1][0],
         "faiss.IndexFlatIP (exact)": lambda q: exact.search(q, K + 1)[1][0],
     }
     took: dict[str, list[float]] = {name: [] for name in searches}
@@ -249,7 +294,6 @@ def beside_faiss(vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
             found = [search(units[row : row + 1]) for row in sample]
             took[name].append(time.perf_counter() - begin)
             answers[name] = np.stack(found)
-    truth = true(sample)
     ours = statistics.median(took[next(iter(searches))])
     table(
         "lrrr",
@@ -257,16 +301,14 @@ def beside_faiss(vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
         [
             [
                 name,
-                f"{recall(without_self(answers[name], sample), truth):.3f}",
+                f"{recall(without_self(answers[name], sample), true):.3f}",
                 f"{len(sample) / statistics.median(seconds):,.0f}",
                 f"{statistics.median(seconds) / ours:.2f}",
             ]
             for name, seconds in took.items()
         ],
     )
-    print(
-        f"  {n:,} vectors are few. On more, and beside more peers: make bench, or python -m benchmarks.compare --help"
-    )
+    print(f"  {n:,} vectors are few. On more, and beside more peers: make bench")
 
 
 if __name__ == "__main__":

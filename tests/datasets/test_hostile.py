@@ -254,7 +254,8 @@ def test_columns_that_are_not_vectors(tmp_path: Path) -> None:
     refused(written(vector=pa.array([[]], type=pa.list_(pa.float32()))), "dimension 1 or more")
     refused(written(a=[[1.0]], b=[[1.0]]), "choose by key=")
     refused(written(vector=[[1.0]], id=[None]), "row 0: expected an id")
-    refused(written(vector=[[1.0]], id=["7"]), "expected an id .* got '7'")
+    refused(written(vector=[[1.0]], id=[""]), "expected an id .* got str ''")
+    refused(written(vector=[[1.0]], id=[1.5]), "expected an id .* got float '1.5'")
     refused(written(vector=[[1.0]], id=pa.array([2**63], type=pa.uint64())), "expected an id")
     refused(written(vector=[[1.0]], subject=[1.5]), "expected a subject that is text, got float")
 
@@ -291,6 +292,7 @@ def test_arrow_offsets_are_validated(tmp_path: Path) -> None:
         ("7", "line 1: expected a list of numbers, got 7"),
         ("[" * 100_000, "line 1: expected JSON"),
         ('{"id": 1.5, "vector": [1]}', "line 1: expected an id"),
+        ('{"id": "", "vector": [1]}', "line 1: expected an id"),
         ('{"id": true, "vector": [1]}', "line 1: expected an id"),
         ('{"id": 9223372036854775808, "vector": [1]}', "line 1: expected an id"),
         ('{"subject": [], "vector": [1]}', "line 1: expected a subject"),
@@ -314,7 +316,8 @@ def test_jsonl(tmp_path: Path, text: str, match: str) -> None:
         ("a,b\n1,2\n3\n", "line 3: expected 2 fields, got 1"),
         ("a,a\n1,2\n", "different names"),
         ("id,vector\n1,[1\n", "line 2: expected JSON"),
-        ("id,a\nx,1\n", "line 2: expected an id that is a whole number, got 'x'"),
+        ("id,a\n1,1\nx,1\n", "line 3: expected an id that is a whole number, as in the first row, got 'x'"),
+        ("id,a\n,1\n", "line 2: expected an id"),
         ("id,a\n9223372036854775808,1\n", "line 2: expected an id"),
         ("id,subject\n1,a\n", "dimension 1 or more"),
         ("a,b\n", "expected at least one vector"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,7 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lethevec.datasets import iter_records, iter_vectors, read_neighbors, read_records, read_vectors
+from lethevec.datasets import (
+    count_records,
+    iter_records,
+    iter_stream,
+    iter_vectors,
+    read_neighbors,
+    read_records,
+    read_vectors,
+)
 from lethevec.errors import FileError, FormatError, ParameterError
 
 F32 = npt.NDArray[np.float32]
@@ -178,6 +188,87 @@ def test_columns_of_csv(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("\ufeff" + text, encoding="utf-8")
     check_people(path, ["a,b", "", "x"])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "a.arrow"])
+def test_ids_may_be_texts(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("jsonl"):
+        path.write_text('{"id": "x", "vector": [1]}\n{"id": "7", "vector": [2]}\n')
+    elif name.endswith("csv"):
+        path.write_text("id,a\nx,1\n7,2\n")
+    else:
+        data = pa.table({"id": ["x", "7"], "vector": pa.array([[1.0], [2.0]], pa.list_(pa.float32(), 1))})
+        if name.endswith("parquet"):
+            pq.write_table(data, path)
+        else:
+            with pa.ipc.new_file(path, data.schema) as file:
+                file.write_table(data)
+    assert read_records(path).ids == ["x", "7"]
+    assert [records.ids for records in iter_records(path, batch=1)] == [["x"], ["7"]]
+
+
+def test_ids_of_both_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 7, "vector": [1]}\n{"id": "7", "vector": [2]}\n')
+    assert read_records(path).ids == [7, "7"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_count_is_right_or_not_given(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", sample(23, 5))
+    known = suffix in (".npy", ".fvecs", ".bvecs", ".hdf5", ".h5", ".parquet")
+    assert count_records(path) == (23 if known else None)
+    path.write_bytes(b"something else")
+    assert suffix in (".fvecs", ".bvecs") or count_records(path) is None
+    assert count_records(tmp_path / f"missing{suffix}") is None
+
+
+class Pipe(io.RawIOBase):
+    """Gives a few bytes at a time, and cannot go back."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = data
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part, self.rest = self.rest[: min(7, len(buffer))], self.rest[min(7, len(buffer)) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+@pytest.mark.parametrize("name", ["npy", "csv", "jsonl"])
+def test_a_pipe_gives_what_the_file_gives(tmp_path: Path, name: str) -> None:
+    vectors = sample(23, 5)
+    path = tmp_path / f"a.{name}"
+    if name == "npy":
+        np.save(path, vectors)
+    elif name == "csv":
+        path.write_text("".join(",".join(map(repr, row)) + "\n" for row in vectors.tolist()))
+    else:
+        path.write_text("".join(json.dumps({"id": i, "vector": row}) + "\n" for i, row in enumerate(vectors.tolist())))
+    stream = io.BufferedReader(Pipe(path.read_bytes()))
+    parts = list(iter_stream(stream, name, batch=4))
+    assert [len(part) for part in parts] == [4, 4, 4, 4, 4, 3]
+    np.testing.assert_array_equal(np.concatenate([part.vectors for part in parts]), read_vectors(path))
+    assert not stream.closed
+
+
+def test_a_pipe_that_lies(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", sample(8, 3))
+    whole = (tmp_path / "a.npy").read_bytes()
+    for data, wanted in (
+        (whole[:-1], "expected 96 more bytes of data, got 95"),
+        (whole + b"x", "expected the end of the data, got more"),
+        (b"nothing", "expected a NumPy array"),
+        (whole.replace(b"(8, 3), }      ", b"(8, 9999999), }"), "at most 1048576 numbers in a row"),
+    ):
+        with pytest.raises(FormatError, match=wanted):
+            list(iter_stream(io.BytesIO(data), "npy"))
+    with pytest.raises(ParameterError, match="format: expected one of jsonl, csv, npy"):
+        iter_stream(io.BytesIO(whole), "parquet")
 
 
 def test_bare_lists_in_jsonl(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError
-from ._common import Rows, as_id, as_subject, choose, expect_magic, need
+from ._common import Rows, as_id, as_ids, as_subject, choose, expect_magic, need
 
 _EXTRA = ("datasets", "reading Parquet and Arrow files")
 
@@ -94,7 +94,7 @@ def _convert(path: Path, piece: Any, column: str, row: int) -> Rows:
     ids = subjects = payloads = None
     if "id" in names and column != "id":
         values = piece.column("id").to_pylist()
-        ids = np.array([as_id(path, f"row {row + i}", value) for i, value in enumerate(values)], dtype=np.int64)
+        ids = as_ids([as_id(path, f"row {row + i}", value) for i, value in enumerate(values)])
     if "subject" in names and column != "subject":
         subjects = [as_subject(path, where, value) for value in piece.column("subject").to_pylist()]
     if "payload" in names and column != "payload":
@@ -120,3 +120,10 @@ def _matrix(path: Path, lists: Any, where: str) -> Any:
     if flat.null_count:
         raise FormatError(f"{path}: {where}: expected numbers, got {flat.null_count} nulls inside vectors")
     return flat.to_numpy(zero_copy_only=False).reshape(len(lengths), int(lengths[0]))
+
+
+def parquet_count(path: Path, key: str | None) -> int:
+    """The number of rows that the metadata claims."""
+    expect_magic(path, b"PAR1", "a Parquet file")
+    with _arrow_errors(path):
+        return int(need("pyarrow.parquet", *_EXTRA).read_metadata(path).num_rows)

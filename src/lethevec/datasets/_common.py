@@ -19,6 +19,8 @@ import numpy.typing as npt
 from ..errors import FormatError, MissingDependencyError
 
 I64 = npt.NDArray[np.int64]
+#: Whole numbers as int64, or a list where some are texts.
+Ids = I64 | list[int | str]
 
 # Names that hold the vectors when the caller names none, in this order.
 DEFAULT_KEYS = ("vectors", "vector", "train", "embedding", "embeddings")
@@ -32,7 +34,7 @@ class Rows:
     """A batch as stored: values of shape (n, dim) in any real type, and what else the file says about each row."""
 
     values: npt.NDArray[Any]
-    ids: I64 | None = None
+    ids: Ids | None = None
     subjects: list[str | None] | None = None
     payloads: list[Any] | None = None
 
@@ -62,11 +64,20 @@ def expect_magic(path: Path, magic: bytes, what: str) -> None:
         raise FormatError(f"{path}: expected {what}, which begins with {magic!r}, got {start!r}")
 
 
-def as_id(path: Path, where: str, value: object) -> int:
-    """An id from a text format: a whole number in the range of int64 (True is not one)."""
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
-        return value
-    raise FormatError(f"{path}: {where}: expected an id that is a whole number of 64 bits, got {str(value)[:40]!r}")
+def as_id(path: Path, where: str, value: object) -> int | str:
+    """An id: a whole number in the range of int64 (True is not one), or a text that is not empty."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    if not whole and (not isinstance(value, str) or not value):
+        got = f"{type(value).__name__} {str(value)[:40]!r}"
+        raise FormatError(f"{path}: {where}: expected an id that is a whole number of 64 bits or a text, got {got}")
+    return value  # type: ignore[return-value]
+
+
+def as_ids(values: list[Any]) -> Ids | None:
+    """Ids as `as_id` gave them; None for none."""
+    if not values:
+        return None
+    return list(values) if any(isinstance(value, str) for value in values) else np.array(values, dtype=np.int64)
 
 
 def as_subject(path: Path, where: str, value: object) -> str | None:

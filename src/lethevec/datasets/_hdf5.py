@@ -40,13 +40,22 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 def hdf5_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of one 2-D dataset; `train` of the ann-benchmarks layout unless `key` says otherwise."""
     with open_hdf5(path) as file:
-        names = [name for name in file if name == key or _is_matrix(file, name)]
-        if key is not None and "/" in key and key in file:
-            names.append(key)
-        name = choose(path, names, key, "a 2-D dataset of real numbers")
-        dataset = checked_dataset(path, file, name)
+        dataset = _chosen(path, file, key)
         for start in range(0, dataset.shape[0], batch):
             yield Rows(dataset[start : start + batch])
+
+
+def hdf5_count(path: Path, key: str | None) -> int:
+    """The number of rows of the same dataset."""
+    with open_hdf5(path) as file:
+        return int(_chosen(path, file, key).shape[0])
+
+
+def _chosen(path: Path, file: Any, key: str | None) -> Any:
+    names = [name for name in file if name == key or _is_matrix(file, name)]
+    if key is not None and "/" in key and key in file:
+        names.append(key)
+    return checked_dataset(path, file, choose(path, names, key, "a 2-D dataset of real numbers"))
 
 
 def checked_dataset(path: Path, file: Any, name: str) -> Any:

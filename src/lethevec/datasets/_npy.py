@@ -24,6 +24,9 @@ from ._common import MAX_EXPANSION, Rows, choose, expect_magic
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 65_536
+# What is asked for at once when the size of the data is not known: numbers of a row, bytes of a batch.
+_MAX_DIM = 1 << 20
+_MAX_PIECE = 1 << 28
 _REAL = re.compile(r"[<>|=]?(f[248]|[iu][1248])")
 
 
@@ -44,6 +47,20 @@ def npy_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
         header = _read_header(file, str(path))
         _expect_bytes(str(path), header, path.stat().st_size)
         yield from _stream_rows(file, str(path), header, batch)
+
+
+def npy_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
+    """Rows of a .npy file that comes through a pipe, which errors call `path`: its size is known at its end."""
+    if key is not None:
+        raise FormatError(f"{path}: expected no key, as a .npy file holds one array without a name, got key={key!r}")
+    header = _read_header(file, str(path))
+    if header.fortran:
+        raise FormatError(f"{path}: expected an array in C order, to be read in pieces, got one in Fortran order")
+    # A header may claim anything, and nothing is known about the size: do not let it ask for more than this.
+    if header.shape[1] > _MAX_DIM:
+        raise FormatError(f"{path}: expected at most {_MAX_DIM} numbers in a row, got a claim of {header.shape[1]}")
+    row = header.shape[1] * header.dtype.itemsize
+    yield from _stream_rows(file, str(path), header, max(1, min(batch, _MAX_PIECE // row)))
 
 
 def npz_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
@@ -160,3 +177,9 @@ def _read_values(file: IO[bytes], where: str, header: _Header, count: int) -> np
     if got != values.nbytes:
         raise FormatError(f"{where}: expected {values.nbytes} more bytes of data, got {got}")
     return values
+
+
+def npy_count(path: Path, key: str | None) -> int:
+    """The number of rows that the header claims."""
+    with path.open("rb") as file:
+        return _read_header(file, str(path)).shape[0]

@@ -16,19 +16,19 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileError, FormatError, ParameterError, VectorError
+from ..errors import FileError, FormatError, LethevecError, ParameterError, VectorError
 from ..vectors import F32, as_vectors
-from ._arrow import arrow_rows, parquet_rows
-from ._common import I64, Rows
-from ._hdf5 import hdf5_rows
-from ._npy import npy_rows, npz_rows
-from ._text import csv_rows, jsonl_rows
-from ._vecs import iter_vecs, vecs_rows
+from ._arrow import arrow_rows, parquet_count, parquet_rows
+from ._common import Ids, Rows
+from ._hdf5 import hdf5_count, hdf5_rows
+from ._npy import npy_count, npy_rows, npy_stream, npz_rows
+from ._text import csv_rows, csv_stream, jsonl_rows, jsonl_stream
+from ._vecs import iter_vecs, vecs_count, vecs_rows
 
 _READERS: dict[str, Callable[[Path, str | None, int], Iterator[Rows]]] = {
     ".npy": npy_rows,
@@ -45,15 +45,34 @@ _READERS: dict[str, Callable[[Path, str | None, int], Iterator[Rows]]] = {
     ".csv": csv_rows,
 }
 
+# Formats that know their length.
+_COUNTERS: dict[str, Callable[[Path, str | None], int | None]] = {
+    ".npy": npy_count,
+    ".fvecs": vecs_count,
+    ".bvecs": vecs_count,
+    ".hdf5": hdf5_count,
+    ".h5": hdf5_count,
+    ".parquet": parquet_count,
+}
+# Formats that can be read from a pipe, without going back.
+_STREAMS: dict[str, Callable[[IO[bytes], Path, str | None, int], Iterator[Rows]]] = {
+    "jsonl": jsonl_stream,
+    "csv": csv_stream,
+    "npy": npy_stream,
+}
+
 StrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class Records:
-    """Vectors of shape (n, dim), float32, and what else the file says about each: None where it says nothing."""
+    """Vectors of shape (n, dim), float32, and what else the file says about each: None where it says nothing.
+
+    `ids` are whole numbers (int64) or, where some are texts, a list.
+    """
 
     vectors: F32
-    ids: I64 | None = None
+    ids: Ids | None = None
     subjects: list[str | None] | None = None
     payloads: list[Any] | None = None
 
@@ -77,6 +96,37 @@ def iter_records(path: StrPath, *, batch: int = 10_000, key: str | None = None) 
     if suffix not in _READERS:
         raise FormatError(f"{path}: expected a file name that ends in {' '.join(_READERS)}, got {suffix!r}")
     return _checked(path, _READERS[suffix](path, key, batch))
+
+
+def iter_stream(
+    file: IO[bytes], format: str, *, batch: int = 10_000, key: str | None = None, name: str = "stdin"
+) -> Iterator[Records]:
+    """Like `iter_records`, from an open binary file that need not be seekable; `name` is for messages.
+
+    >>> import io
+    >>> [records.vectors.shape for records in iter_stream(io.BytesIO(b"[1, 2]\\n[3, 4]\\n[5, 6]\\n"), "jsonl", batch=2)]
+    [(2, 2), (1, 2)]
+    """
+    if batch < 1:
+        raise ParameterError(f"batch: expected at least 1, got {batch}")
+    if format not in _STREAMS:
+        raise ParameterError(f"format: expected one of {', '.join(_STREAMS)} for a stream, got {format!r}")
+    return _checked(Path(name), _STREAMS[format](file, Path(name), key, batch))
+
+
+def count_records(path: StrPath, *, key: str | None = None) -> int | None:
+    """How many records a file holds, where that can be told without reading it through; None where it cannot.
+
+    It is for progress bars: the readers check what a file says about itself, and this does not.
+    """
+    path = Path(path)
+    counter = _COUNTERS.get(path.suffix.lower())
+    if counter is None:
+        return None
+    try:
+        return counter(path, key)
+    except (OSError, LethevecError):  # whoever reads it will say what is wrong
+        return None
 
 
 def read_records(path: StrPath, *, key: str | None = None) -> Records:
@@ -156,7 +206,15 @@ def _joined(parts: list[Records]) -> Records:
     first = parts[0]
     return Records(
         np.concatenate([part.vectors for part in parts]),
-        None if first.ids is None else np.concatenate([part.ids for part in parts if part.ids is not None]),
+        _joined_ids([part.ids for part in parts if part.ids is not None]),
         None if first.subjects is None else [value for part in parts for value in part.subjects or ()],
         None if first.payloads is None else [value for part in parts for value in part.payloads or ()],
     )
+
+
+def _joined_ids(parts: list[Ids]) -> Ids | None:
+    if not parts:
+        return None
+    if any(isinstance(part, list) for part in parts):
+        return [id for part in parts for id in (part if isinstance(part, list) else part.tolist())]
+    return np.concatenate(parts)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ..errors import FormatError
-from ._common import DEFAULT_KEYS, Rows, as_id, as_subject
+from ._common import DEFAULT_KEYS, Rows, as_id, as_ids, as_subject
 
 _EXTRAS = ("id", "subject", "payload")
 
@@ -60,7 +62,7 @@ class _Collector:
         has = self.fields or frozenset()
         rows = Rows(
             values,
-            np.array(self.extras["id"], dtype=np.int64) if "id" in has else None,
+            as_ids(self.extras["id"]),
             self.extras["subject"] if "subject" in has else None,
             self.extras["payload"] if "payload" in has else None,
         )
@@ -70,48 +72,66 @@ class _Collector:
 
 def jsonl_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a file of JSON lines; empty lines are skipped."""
-    collector = _Collector(path)
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            where = f"line {number}"
-            value = _json(path, where, line)
-            extras: dict[str, Any] = {}
-            if isinstance(value, dict):
-                extras = {name: value[name] for name in _EXTRAS if name in value}
-                value = _field(path, where, value, key)
-            collector.add(where, _numbers(path, where, value), extras)
-            if len(collector.vectors) == batch:
-                yield collector.take()
+        yield from jsonl_stream(file, path, key, batch)
+
+
+def jsonl_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
+    """The same from an open file, which errors call `path`."""
+    collector = _Collector(path)
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        where = f"line {number}"
+        value = _json(path, where, line)
+        extras: dict[str, Any] = {}
+        if isinstance(value, dict):
+            extras = {name: value[name] for name in _EXTRAS if name in value}
+            value = _field(path, where, value, key)
+        collector.add(where, _numbers(path, where, value), extras)
+        if len(collector.vectors) == batch:
+            yield collector.take()
     if collector.vectors:
         yield collector.take()
 
 
 def csv_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a CSV file."""
+    with path.open("rb") as file:
+        yield from csv_stream(file, path, key, batch)
+
+
+def csv_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
+    """The same from an open file, which errors call `path`."""
     collector = _Collector(path)
+    text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            names: list[str] | None = None
-            for row in reader:
-                if not row:
+        reader = csv.reader(text, strict=True)
+        names: list[str] | None = None
+        id_type: type[int] | type[str] | None = None
+        for row in reader:
+            if not row:
+                continue
+            where = f"line {reader.line_num}"
+            if names is None:
+                names = _header(path, row, key)
+                if names:
                     continue
-                where = f"line {reader.line_num}"
-                if names is None:
-                    names = _header(path, row, key)
-                    if names:
-                        continue
-                if names and len(row) != len(names):
-                    raise FormatError(f"{path}: {where}: expected {len(names)} fields, got {len(row)}")
-                collector.add(where, *_csv_row(path, where, row, names, key))
-                if len(collector.vectors) == batch:
-                    yield collector.take()
+            if names and len(row) != len(names):
+                raise FormatError(f"{path}: {where}: expected {len(names)} fields, got {len(row)}")
+            vector, extras = _csv_row(path, where, row, names, key)
+            if "id" in extras:
+                id_type = _id_type(extras["id"]) if id_type is None else id_type
+                extras["id"] = _csv_id(path, where, extras["id"], id_type)
+            collector.add(where, vector, extras)
+            if len(collector.vectors) == batch:
+                yield collector.take()
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: expected UTF-8 text, got other bytes: {error}") from None
     except csv.Error as error:
         raise FormatError(f"{path}: expected CSV, got lines that cannot be read: {error}") from None
+    finally:
+        text.detach()  # it would close the caller's file with it
     if collector.vectors:
         yield collector.take()
 
@@ -135,8 +155,6 @@ def _csv_row(
         return [_float(path, where, field) for field in row], {}
     fields = dict(zip(names, row, strict=True))
     extras: dict[str, Any] = {name: fields[name] for name in _EXTRAS if name in fields and name != key}
-    if "id" in extras:
-        extras["id"] = _int(path, where, extras["id"])
     column = key if key is not None else next((name for name in DEFAULT_KEYS if name in fields), None)
     if column is not None:
         return _numbers(path, where, _json(path, where, fields[column].encode())), extras
@@ -173,11 +191,17 @@ def _float(path: Path, where: str, field: str) -> float:
         raise FormatError(f"{path}: {where}: expected a number, got {field[:40]!r}") from None
 
 
-def _int(path: Path, where: str, field: str) -> int:
-    try:
-        return int(field)
-    except ValueError:
-        raise FormatError(f"{path}: {where}: expected an id that is a whole number, got {field[:40]!r}") from None
+def _id_type(field: str) -> type[int] | type[str]:
+    """CSV has no types, so the first id decides: if it looks like a whole number, all are numbers, otherwise texts."""
+    return int if re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", field) else str
+
+
+def _csv_id(path: Path, where: str, field: str, wanted: type[int] | type[str]) -> int | str:
+    if wanted is int and _id_type(field) is str:
+        raise FormatError(
+            f"{path}: {where}: expected an id that is a whole number, as in the first row, got {field[:40]!r}"
+        )
+    return wanted(field)
 
 
 def _is_number(field: str) -> bool:

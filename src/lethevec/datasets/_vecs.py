@@ -62,3 +62,10 @@ def iter_vecs(path: Path, dtype: np.dtype[Any], batch: int) -> Iterator[npt.NDAr
                     f"{path}: expected dimension {dim} in every row, got {dims[row]} in row {start + row}"
                 )
             yield table[:, 4:].copy().view(dtype)
+
+
+def vecs_count(path: Path, key: str | None) -> int:
+    """The number of records that fit in the file, by the dimension of the first."""
+    with path.open("rb") as file:
+        dim = max(0, int.from_bytes(file.read(4), "little", signed=True))
+    return path.stat().st_size // (4 + dim * _DTYPES[path.suffix.lower()].itemsize)

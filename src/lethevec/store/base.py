@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import KeysError, UnknownIdError
 from ..forgetting.multiset import MultisetHash
@@ -68,6 +68,15 @@ class StoreBase:
     def path(self) -> Path:
         """The database file."""
         return self._session.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything that was chosen when the store was made, defaults filled in, as one would give it to `Index`."""
+        return read_configuration(self._session.row.configuration, self._session.path)
+
+    def files(self) -> dict[str, int]:
+        """Every file that belongs to the store and could hold a record, by name, with its size in bytes."""
+        return {path.name: path.stat().st_size for path in self._session.files.searchable()}
 
     @property
     def read_only(self) -> bool:

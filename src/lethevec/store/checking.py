@@ -150,7 +150,9 @@ def _check_residue(report: Verification, session: Session, needles: list[Needle]
     total = sum(found.searched.values())
     searched = f"{found.patterns} patterns in {total:,} bytes of {len(found.searched)} files"
     searched += f" ({found.plain} too plain to tell)" if found.plain else ""
-    if found.clean:
+    if found.clean and not found.patterns:
+        report.add("residue", None, f"{found.plain} patterns, all too plain to search for: they match by accident")
+    elif found.clean:
         report.add("residue", True, f"nothing found of {searched}")
     else:
         first = found.findings[0]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError, LethevecError, ParameterError
 from ..index import Index
+from ..index.tuning import Tuning
 
 __all__ = ["Engine", "Factory", "Found", "IndexFactory", "new_configuration", "read_configuration"]
 
@@ -50,6 +51,12 @@ class Engine(Protocol):
         self, queries: npt.ArrayLike, k: int, *, effort: float = ..., threads: int = ..., allow: I64 | None = ...
     ) -> Found:
         """The k nearest, among `allow` only if it is given."""
+        ...
+
+    def tune(
+        self, queries: npt.ArrayLike, target_recall: float = ..., k: int = ..., *, threads: int | None = ...
+    ) -> Tuning:
+        """The least effort that reaches a recall."""
         ...
 
     def __len__(self) -> int:

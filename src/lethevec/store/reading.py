@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, IdError
+from ..index.tuning import Tuning
 from . import rows
 from .base import StoreBase
 from .connection import translated
@@ -103,6 +104,13 @@ class ReadingStore(StoreBase):
                 return hits
             # A record went between the two steps: the answer would have a hole, so search again.
         raise FormatError(f"{self.path}: expected every record of the index in the tables, got some that are not there")
+
+    def tune(
+        self, queries: npt.ArrayLike, target_recall: float = 0.9, k: int = 10, *, threads: int | None = None
+    ) -> Tuning:
+        """The least effort whose recall on these queries reaches the target (see `Index.tune`); changes nothing."""
+        self._settle()
+        return self._mirror.engine.tune(queries, target_recall, k, threads=threads)
 
     def _allowed(self, condition: str, parameters: list[Any]) -> npt.NDArray[np.int64]:
         found = self._session.connection.execute(f"SELECT row FROM records WHERE {condition}", parameters).fetchall()

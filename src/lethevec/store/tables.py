@@ -21,6 +21,8 @@ __all__ = ["BUCKET", "KEPT", "PlainTables", "Read"]
 BUCKET = 4096  # slots
 _COLUMNS = "r.slot, r.row, r.name, r.subject, r.payload, v.vector"
 _FROM = "FROM records AS r JOIN vectors AS v ON v.slot = r.slot"
+# A row's texts lie side by side in its cell: the end of one and the beginning of the next may spell a forgotten id.
+_TEXTS = "(ifnull(name, '') || ifnull(subject, '') || ifnull(payload, ''))"
 # Table, key, column: everything that a file may hold of living rows. What is found there too is theirs.
 KEPT = (
     ("receipts", "sequence", "receipt"),
@@ -45,9 +47,7 @@ class PlainTables:
 
     sealed = False
     living: tuple[tuple[str, str, str], ...] = (
-        ("records", "slot", "payload"),
-        ("records", "slot", "subject"),
-        ("records", "slot", "name"),
+        ("records", "slot", _TEXTS),
         ("vectors", "slot", "vector"),
         *KEPT,
     )

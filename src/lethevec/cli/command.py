@@ -1,0 +1,64 @@
+"""What commands share: an example at the end of each help text, the options that many have, how a store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import lethevec
+
+__all__ = ["ExampleCommand", "command", "json_option", "keys_option", "open_store", "parse_id", "store_argument"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends in lines that can be pasted into a shell. They run in a test."""
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        """Keep the example beside what click keeps."""
+        super().__init__(*args, **kwargs)
+        self.example = [line.strip() for line in example.strip().splitlines()]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write it as it is: a wrapped command could not be pasted."""
+        formatter.write("\nExample:\n" + "".join(f"  {line}\n" for line in self.example))
+
+
+def command(name: str, example: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function. Its docstring is the help."""
+    return click.command(name, cls=ExampleCommand, example=example, **settings)
+
+
+def store_argument(function: F) -> F:
+    """The store's path, first of all."""
+    return click.argument("store", type=click.Path(dir_okay=False, path_type=Path))(function)
+
+
+def json_option(function: F) -> F:
+    """For programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def keys_option(function: F) -> F:
+    """For stores whose keys are kept apart."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option("--keys", type=path, help="The key file, where it is not beside the store.")(function)
+
+
+def open_store(path: Path, keys: Path | None = None, *, write: bool = False, **new: Any) -> lethevec.Store:
+    """Open a store that is there; with `new` (dim, metric, index) one is made where there is none."""
+    if write and not new and not path.exists():
+        raise lethevec.errors.FileError(f"{path}: expected a store, got nothing there; `lethevec add` makes one")
+    return lethevec.open(path, keys=keys, read_only=not write, **new)
+
+
+def parse_id(store: lethevec.Store, text: str) -> int | str:
+    """An id from the command line, where there are only texts: a number if it is one, unless only the text is there."""
+    canonical = text.isascii() and text.isdecimal() and str(int(text)) == text
+    if not canonical:
+        return text
+    return text if int(text) not in store and text in store else int(text)

@@ -1,0 +1,207 @@
+"""`forget` and `verify`: erasing, and checking that it was done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import lethevec
+from lethevec.errors import FileError, InputError, ReceiptError
+from lethevec.forgetting.keys import key_id
+from lethevec.forgetting.receipts import Receipt
+from lethevec.forgetting.verify import Verification, verify_chain
+
+from .busy import busy
+from .command import command, json_option, keys_option, open_store, parse_id, store_argument
+from .inputs import Input, read_queries
+from .output import print_fields, print_json, print_table, printable
+
+__all__ = ["COMMANDS"]
+
+_file = click.Path(dir_okay=False, path_type=Path)
+_MAX_RECEIPT = 1 << 30  # bytes
+
+
+@command(
+    "forget",
+    """
+    lethevec add words.lethe :words
+    lethevec forget words.lethe --subject lena@example.org --receipt receipt.json
+    lethevec verify words.lethe receipt.json --subject lena@example.org
+    """,
+)
+@store_argument
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@click.option("--subject", help="Forget every record of this subject.")
+@click.option("--ids-from", type=click.File("r", encoding="utf-8"), help="A file of ids, one in a line; - for a pipe.")
+@click.option("--receipt", type=_file, help="Write the receipt to this file; the store keeps it in any case.")
+@click.option("--ignore-unknown", is_flag=True, help="Do not refuse ids, or a subject, that are not there.")
+@click.option("--search-all", is_flag=True, help="Search every byte of every file for what was forgotten.")
+@click.option("--timeout", type=click.FloatRange(0), help="Seconds to wait for readers that are in the way (5).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@keys_option
+@json_option
+def forget(
+    store: Path,
+    ids: tuple[str, ...],
+    subject: str | None,
+    ids_from: Any,
+    receipt: Path | None,
+    ignore_unknown: bool,
+    search_all: bool,
+    timeout: float | None,
+    yes: bool,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Forget records of STORE by ID, or all of a --subject. It cannot be undone.
+
+    When it ends with 0, no file of the store holds a byte of them, and there is a signed receipt. On a terminal it asks
+    first.
+    """
+    if sum((bool(ids), subject is not None, ids_from is not None)) != 1:
+        raise click.UsageError("expected one of ID..., --subject and --ids-from")
+    if receipt is not None and receipt.exists():
+        raise FileError(f"{receipt}: expected a new file for the receipt, got one that is there already")
+    begin = time.perf_counter()
+    with open_store(store, keys, write=True) as db:
+        texts = list(ids) if ids_from is None else [line.strip() for line in ids_from if line.strip()]
+        chosen = None if subject is not None else [parse_id(db, text) for text in texts]
+        if not yes and ids_from is None and sys.stdin.isatty() and sys.stdout.isatty():
+            count = db.subjects().get(subject, 0) if subject is not None else len(texts)
+            whose = "" if subject is None else f" of {printable(subject)}"
+            click.confirm(f"Forget {count:,} records{whose} for good?", abort=True, err=True)
+        options: dict[str, Any] = {"ignore_unknown": ignore_unknown, "search_all": search_all, "timeout": timeout}
+        with busy("forgetting"):
+            made = db.forget(chosen, subject=subject, **options)
+        seconds = time.perf_counter() - begin
+        if receipt is not None:
+            receipt.write_text(made.to_json() + "\n", encoding="utf-8")
+        left = len(db)
+    if as_json:
+        print_json({"forgotten": made.records, "records": left, "seconds": round(seconds, 3), "receipt": made.fields})
+        return
+    residue = made["residue"]
+    print_fields(
+        [
+            ("forgotten", f"{made.records:,} records in {seconds:.2f} s; {left:,} are left"),
+            ("searched", f"{_bytes(residue)} of the store's files, for {residue['patterns']:,} patterns: found 0"),
+            ("receipt", f"number {made.sequence}, kept in the store" + (f" and in {receipt}" if receipt else "")),
+            ("check it", f"lethevec verify {store} {receipt or made.sequence}"),
+        ]
+    )
+
+
+def _bytes(residue: dict[str, Any]) -> str:
+    searched = residue.get("searched", {})
+    total = sum(searched.values()) if isinstance(searched, dict) else searched
+    return f"{total:,} bytes"
+
+
+@command(
+    "verify",
+    """
+    lethevec add words.lethe :words
+    lethevec forget words.lethe london lyon
+    lethevec verify words.lethe --id london --id lyon
+    lethevec export words.lethe chain.jsonl --receipts
+    lethevec verify --chain chain.jsonl
+    """,
+)
+@click.argument("store", type=_file, required=False, metavar="[STORE]")
+@click.argument("receipt", required=False, metavar="[RECEIPT]")
+@click.option("--id", "ids", multiple=True, help="A forgotten id: is the receipt about it, is it in no file?")
+@click.option("--subject", help="The forgotten subject: the same.")
+@click.option("--vectors", help="A file with the forgotten vectors: are they in no file of the store?")
+@click.option(
+    "--chain", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Check receipts by themselves."
+)
+@click.option("--first-key", help="With --chain: the store's first public key, as hexadecimal digits, to compare with.")
+@keys_option
+@json_option
+def verify(
+    store: Path | None,
+    receipt: str | None,
+    ids: tuple[str, ...],
+    subject: str | None,
+    vectors: str | None,
+    chain: Path | None,
+    first_key: str | None,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Check a RECEIPT against STORE as it is now. Ends with 1 if a check fails.
+
+    RECEIPT is a file, - for a pipe, or the number of a receipt that the store keeps; the newest unless given. With
+    --chain and without a store, the signatures and links of exported receipts are checked.
+    """
+    if (store is None) == (chain is None):
+        raise click.UsageError("expected either STORE or --chain")
+    if chain is not None:
+        found = [Receipt.from_json(line) for line in _read(chain).splitlines() if line.strip()]
+        _conclude(as_json, verify_chain(found, first_key=_public_key(first_key)), None)
+        return
+    assert store is not None
+    with open_store(store, keys) as db:
+        wanted = _find_receipt(db, receipt)
+        wanted_ids = [parse_id(db, text) for text in ids] or None
+        rows = None if vectors is None else np.concatenate(list(read_queries(vectors, Input([vectors]))))
+        with busy("checking every record and every byte"):
+            outcome = db.verify(wanted, ids=wanted_ids, subject=subject, vectors=rows)
+    _conclude(as_json, outcome, wanted)
+
+
+def _public_key(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise InputError(f"--first-key: expected 64 hexadecimal digits, got {text!r:.80}")
+    return key
+
+
+def _find_receipt(db: lethevec.Store, given: str | None) -> Receipt:
+    if given is None or given.isdecimal():
+        kept = db.receipts()
+        found = kept[-1:] if given is None else [receipt for receipt in kept if receipt.sequence == int(given)]
+        if not found:
+            what = "" if given is None else f" with number {given}"
+            raise ReceiptError(f"{db.path}: expected a receipt of an erasure{what}, got none")
+        return found[0]
+    return Receipt.from_json(sys.stdin.read(_MAX_RECEIPT) if given == "-" else _read(Path(given)))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(_MAX_RECEIPT)
+    except UnicodeDecodeError:
+        raise ReceiptError(f"{path}: expected receipts in JSON, got something that is not UTF-8 text") from None
+
+
+def _conclude(as_json: bool, outcome: Verification, receipt: Receipt | None) -> None:
+    passed = bool(outcome)
+    if as_json:
+        checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in outcome.checks]
+        print_json({"verified": passed, "receipt": None if receipt is None else receipt.sequence, "checks": checks})
+    else:
+        words = {True: "passed", False: "FAILED", None: "not checked"}
+        print_table(["check", "outcome", "detail"], [(c.name, words[c.passed], c.detail) for c in outcome.checks])
+        if receipt is not None:
+            key = receipt["signing_key"] if receipt.public_key is None else key_id(receipt.public_key)
+            what = f"number {receipt.sequence}, of {receipt['issued_at']}, {receipt.records:,} records, key {key}"
+            print_fields([("receipt", what)])
+        print_fields([("verified", "yes" if passed else "NO")])
+    if not passed:
+        click.get_current_context().exit(1)
+
+
+COMMANDS = [forget, verify]

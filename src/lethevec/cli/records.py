@@ -1,0 +1,297 @@
+"""`add`, `export`, `import`: records into a store and out of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import click
+
+import lethevec
+from lethevec.errors import FileError, InputError, ParameterError
+from lethevec.forgetting.receipts import Receipt
+from lethevec.progress import Progress
+
+from .busy import busy
+from .command import command, json_option, keys_option, open_store, store_argument
+from .inputs import Input, format_option, key_option
+from .output import note, print_fields, print_json
+from .writers import SUFFIXES, records_of, write_records
+
+__all__ = ["COMMANDS"]
+
+_BACKUP = ".lethe"
+_file = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
+
+batch_option = click.option("--batch", type=click.IntRange(1), default=10_000, help="Records held at once.")
+metric_option = click.option(
+    "--metric", type=click.Choice(["cosine", "l2", "ip"]), help="Of a new store; cosine unless given."
+)
+index_option = click.option(
+    "--index", "index", multiple=True, metavar="NAME=VALUE", help="A further setting of a new store, e.g. family=usr."
+)
+
+
+def index_settings(given: tuple[str, ...]) -> dict[str, Any] | None:
+    """Settings as `Index` takes them: numbers and booleans as JSON writes them, everything else is text."""
+    settings: dict[str, Any] = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise ParameterError(f"--index: expected NAME=VALUE, got {setting!r}")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings or None
+
+
+def open_for_adding(
+    path: Path, keys: Path | None, batches: Iterator[dict[str, Any]], metric: str | None, index: dict[str, Any] | None
+) -> tuple[lethevec.Store, Iterator[dict[str, Any]]]:
+    """The store, made if need be with the dimension of the first batch; and all batches."""
+    first = next(batches)
+    dim = first["vectors"].shape[1]
+    try:
+        store = open_store(path, keys, write=True, dim=dim, metric=metric, index=index)
+    except TypeError as error:  # an unknown name among the settings
+        raise ParameterError(f"--index: expected settings that an index has, got others ({error})") from None
+    return store, chain([first], batches)
+
+
+def report(as_json: bool, path: Path, store: lethevec.Store, verb: str, count: int, seconds: float) -> None:
+    """What was done."""
+    if as_json:
+        print_json({"store": str(path), verb: count, "records": len(store), "seconds": round(seconds, 3)})
+    else:
+        print_fields([(verb, f"{count:,} records in {seconds:.2f} s"), ("store", f"{path}, {len(store):,} records")])
+
+
+@command(
+    "add",
+    """
+    lethevec add words.lethe :words
+    lethevec search words.lethe --id paris
+    """,
+)
+@store_argument
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@metric_option
+@index_option
+@key_option
+@format_option
+@click.option("--subject", help="Whose data it is, for records that do not say.")
+@click.option("--first-id", type=click.IntRange(0), help="Number records without ids from here (0).")
+@batch_option
+@keys_option
+@json_option
+def add(
+    store: Path,
+    files: tuple[str, ...],
+    metric: str | None,
+    index: tuple[str, ...],
+    key: str | None,
+    format: str,
+    subject: str | None,
+    first_id: int | None,
+    batch: int,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Add records from files to STORE, which is made if it is not there.
+
+    The suffix of a FILE says what it is: .npy .npz .hdf5 .fvecs .bvecs .parquet .arrow .jsonl .csv. It may be - for a
+    pipe (see --format), :words for 20,000 bundled words, or a colon and the name of a benchmark set, such as
+    :glove-25-angular, which is downloaded. Ids, subjects and payloads are taken where the file has them. All files go
+    in together or, if anything is refused, not at all; ids that are there already are refused.
+    """
+    source = Input(files, format, key, batch, first_id, subject)
+    begin = time.perf_counter()
+    opened, batches = open_for_adding(store, keys, iter(source), metric, index_settings(index))
+    with opened as db:
+        count = db.load(batches, total=source.total())
+        report(as_json, store, db, "added", count, time.perf_counter() - begin)
+
+
+@command(
+    "export",
+    """
+    lethevec add words.lethe :words
+    lethevec export words.lethe zoe.jsonl --subject zoe@example.org
+    """,
+)
+@store_argument
+@click.argument("file", type=_file)
+@click.option("--subject", help="Only the records of this subject.")
+@click.option("--receipts", is_flag=True, help="Write the chain of receipts instead of records (as .jsonl).")
+@click.option("--format", "format", type=click.Choice(["jsonl", "csv"]), default="jsonl", help="For a pipe (-).")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@keys_option
+@json_option
+def export(
+    store: Path,
+    file: Path,
+    subject: str | None,
+    receipts: bool,
+    format: str,
+    force: bool,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the records of STORE to FILE: .jsonl, .csv, .parquet or .arrow, or - for a pipe.
+
+    A FILE that ends in .lethe is a backup: configuration and records, the same bytes for the same records. An export is
+    a copy, and what is forgotten later stays in it.
+    """
+    piped = str(file) == "-"
+    if not piped and file.exists() and not force:
+        raise FileError(f"{file}: expected a new file, got one that is there already; --force replaces it")
+    begin = time.perf_counter()
+    with open_store(store, keys) as db:
+        if receipts:
+            lines = [receipt.to_json() for receipt in db.receipts(all_kinds=True)]
+            text = "".join(line + "\n" for line in lines)
+            click.echo(text, nl=False) if piped else file.write_text(text, encoding="utf-8")
+            count = len(lines)
+        elif file.suffix == _BACKUP:
+            if subject is not None:
+                raise ParameterError(f"--subject: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}")
+            file.unlink(missing_ok=True)
+            with busy("writing the backup"):
+                db.backup(file)
+            count = len(db)
+        else:
+            records = records_of(db, subject)
+            count = write_records(None if piped else file, f".{format}" if piped else file.suffix.lower(), records, db)
+    if piped:
+        return
+    if as_json:
+        print_json({"file": str(file), "written": count, "seconds": round(time.perf_counter() - begin, 3)})
+    else:
+        what = "receipts" if receipts else "records"
+        print_fields([("written", f"{count:,} {what} to {file}")])
+        if not receipts:
+            note("This is a copy: what is forgotten in the store later stays in it.")
+
+
+@command(
+    "import",
+    """
+    lethevec add words.lethe :words
+    lethevec export words.lethe backup.lethe
+    lethevec import restored.lethe backup.lethe
+    lethevec export words.lethe - | lethevec import words.lethe - --present skip
+    """,
+)
+@store_argument
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--present",
+    type=click.Choice(["refuse", "skip", "replace"]),
+    default="refuse",
+    help="What to do with ids that are there already.",
+)
+@click.option(
+    "--receipts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="After restoring a backup: forget again what these receipts (.jsonl) erased. Needs the old --keys.",
+)
+@metric_option
+@index_option
+@key_option
+@format_option
+@batch_option
+@keys_option
+@json_option
+def import_(
+    store: Path,
+    files: tuple[str, ...],
+    present: str,
+    receipts: Path | None,
+    metric: str | None,
+    index: tuple[str, ...],
+    key: str | None,
+    format: str,
+    batch: int,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Bring into STORE what `export` wrote: records with their ids, or a backup (.lethe), which becomes a new store.
+
+    With --present skip or replace an import that was interrupted can simply be run again.
+    """
+    begin = time.perf_counter()
+    if any(Path(name).suffix == _BACKUP for name in files):
+        if len(files) != 1:
+            raise InputError(f"FILE: expected one backup by itself, got {len(files)} files")
+        again = restore(store, Path(files[0]), receipts, keys)
+        with open_store(store, keys, write=True) as db:
+            if again and not as_json:
+                print_fields([("forgotten again", f"{again:,} records, as the receipts say")])
+            report(as_json, store, db, "restored", len(db), time.perf_counter() - begin)
+        return
+    if receipts is not None:
+        raise ParameterError("--receipts: expected a backup (.lethe) to restore, got other files")
+    source = Input(files, format, key, batch)
+    opened, batches = open_for_adding(store, keys, iter(source), metric, index_settings(index))
+    with opened as db:
+        if present == "refuse":
+            count = db.load(batches, total=source.total())
+        else:
+            count = 0
+            with Progress(source.total(), "importing", unit="records") as progress:
+                for part in batches:
+                    count += merge(db, part, replace=present == "replace")
+                    progress.advance(len(part["ids"]))
+        report(as_json, store, db, "imported", count, time.perf_counter() - begin)
+
+
+def merge(db: lethevec.Store, part: dict[str, Any], *, replace: bool) -> int:
+    """Add what is new of a batch, and replace the rest if asked to; how many records were written."""
+    ids = part["ids"] if isinstance(part["ids"], list) else part["ids"].tolist()
+    there = [id in db for id in ids]
+
+    def some(wanted: bool) -> dict[str, Any]:
+        places = [place for place, known in enumerate(there) if known is wanted]
+        picked: dict[str, Any] = {"ids": [ids[place] for place in places], "vectors": part["vectors"][places]}
+        for name in ("subjects", "payloads"):
+            if part[name] is not None:
+                picked[name] = [part[name][place] for place in places]
+        return picked
+
+    written = 0
+    if not all(there):
+        new = some(False)
+        db.add(**new)
+        written += len(new["ids"])
+    if replace and any(there):
+        old = some(True)
+        db.update(**old)
+        written += len(old["ids"])
+    return written
+
+
+def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None) -> int:
+    """Copy a backup to where the store is to be, and forget again what the receipts say; how many records."""
+    if store.exists():
+        raise FileError(f"{store}: expected a new path for the restored store, got one that is there already")
+    # A reader checks that it is a store, and makes nothing beside it.
+    open_store(backup).close()
+    given = None
+    if receipts is not None:
+        given = [Receipt.from_json(line) for line in receipts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    shutil.copyfile(backup, store)
+    store.chmod(0o600)
+    if given is None:
+        return 0
+    with open_store(store, keys, write=True) as db:
+        receipt = db.reapply(given)
+        return 0 if receipt is None else receipt.records
+
+
+COMMANDS = [add, export, import_]

@@ -1,0 +1,238 @@
+"""`search` and `tune`: asking a store, and finding out what an answer costs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+import lethevec
+from lethevec import datasets
+from lethevec.errors import InputError, ParameterError
+from lethevec.store import Hit
+
+from .busy import busy
+from .command import command, json_option, keys_option, open_store, parse_id, store_argument
+from .inputs import Input, format_option, key_option, read_queries
+from .output import note, print_fields, print_json, print_table
+
+__all__ = ["COMMANDS"]
+
+F32 = npt.NDArray[np.float32]
+_BATCH = 1000  # queries of one native call
+
+threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="Threads; all cores unless given.")
+
+
+@command(
+    "search",
+    """
+    lethevec add words.lethe :words
+    lethevec search words.lethe --id paris -k 5 --where '{"rank": {"$lte": 5000}}'
+    """,
+)
+@store_argument
+@click.argument("queries", required=False, metavar="[QUERIES]")
+@click.option("-k", type=click.IntRange(1), default=10, help="How many neighbours (10).")
+@click.option("--id", "ids", multiple=True, help="Ask for the neighbours of a record; may be repeated.")
+@click.option("--vector", help="Ask for the neighbours of a vector: numbers with commas between them.")
+@click.option("--where", help="A condition on payloads, as JSON.")
+@click.option("--subject", help="Among the records of this subject only.")
+@click.option("--effort", type=float, default=1.0, help="More looks at more records: see `lethevec tune` (1.0).")
+@click.option(
+    "--truth",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="True neighbours as ids, an .ivecs file, to tell the recall.",
+)
+@key_option
+@format_option
+@threads_option
+@keys_option
+@json_option
+def search(
+    store: Path,
+    queries: str | None,
+    k: int,
+    ids: tuple[str, ...],
+    vector: str | None,
+    where: str | None,
+    subject: str | None,
+    effort: float,
+    truth: Path | None,
+    key: str | None,
+    format: str,
+    threads: int | None,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Find the nearest records in STORE to the vectors of a file of QUERIES, to a --vector, or to records by --id.
+
+    A record that is asked for by --id is left out of its own neighbours. With --json there is one line for each query.
+    """
+    if sum((queries is not None, vector is not None, bool(ids))) != 1:
+        raise click.UsageError("expected one of QUERIES, --vector and --id")
+    true = None if truth is None else datasets.read_neighbors(truth)
+    condition = _condition(where, subject)
+    right = asked = place = 0
+    began = time.perf_counter()
+    with open_store(store, keys) as db:
+        if ids:
+            chosen = [parse_id(db, text) for text in ids]
+            labels: Iterator[Any] = iter(chosen)
+            parts: Iterator[F32] = iter([np.stack([record.vector for record in db.get(chosen)])])
+        else:
+            labels = iter(range(sys.maxsize))
+            parts = iter([_parse_vector(vector)]) if vector is not None else _queries(str(queries), format, key)
+        for part in parts:
+            hits = db.search(part, k + bool(ids), where=condition, effort=effort, threads=threads or _cores())
+            for label, line in zip(labels, hits, strict=False):
+                found = [hit for hit in line if not ids or hit.id != label][:k]
+                _show(as_json, label, found, head=place == 0, alone=len(part) == 1 and bool(ids or vector))
+                if true is not None:
+                    wanted = _true_neighbours(true, place, k)
+                    right += len(wanted & {hit.id for hit in found})
+                    asked += len(wanted)
+                place += 1
+    if not as_json and place > 1:
+        note(f"{place:,} queries in {time.perf_counter() - began:.2f} s, opening the store included")
+    if true is not None:
+        note(f"recall@{k}: {right / max(asked, 1):.4f} over {place:,} queries")
+
+
+def _cores() -> int:
+    return lethevec.cpu_info().threads
+
+
+def _queries(name: str, format: str, key: str | None) -> Iterator[F32]:
+    return read_queries(name, Input([name], format, key, _BATCH))
+
+
+def _parse_vector(text: str) -> F32:
+    try:
+        return np.array([[float(part) for part in text.strip("[] ").split(",")]], dtype=np.float32)
+    except ValueError:
+        raise InputError(f"--vector: expected numbers with commas between them, got {text!r:.60}") from None
+
+
+def _condition(where: str | None, subject: str | None) -> dict[str, Any] | None:
+    condition: dict[str, Any] = {}
+    if where is not None:
+        try:
+            given = json.loads(where)
+        except (ValueError, RecursionError) as error:
+            raise ParameterError(f"--where: expected a condition as JSON, got {where!r:.60} ({error})") from None
+        if not isinstance(given, dict):
+            raise ParameterError(f"--where: expected a JSON object, got {where!r:.60}")
+        condition = given
+    if subject is not None:
+        condition = {"$and": [{"$subject": subject}, *([condition] if condition else [])]}
+    return condition or None
+
+
+def _true_neighbours(true: npt.NDArray[np.int32], place: int, k: int) -> set[Any]:
+    if place >= len(true):
+        raise InputError(f"--truth: expected a row for each query, got {len(true)} rows")
+    return set(true[place, :k].tolist())
+
+
+def _show(as_json: bool, label: object, hits: list[Hit], *, head: bool, alone: bool) -> None:
+    if as_json:
+        fields = [{"id": h.id, "distance": h.distance, "subject": h.subject, "payload": h.payload} for h in hits]
+        print_json({"query": label, "hits": fields})
+        return
+    if not head:
+        click.echo()
+    if not alone:
+        print_fields([("query", label)])
+    rows = [
+        (h.id, f"{h.distance:.4f}", h.subject, None if h.payload is None else json.dumps(h.payload, ensure_ascii=False))
+        for h in hits
+    ]
+    print_table(["id", "distance", "subject", "payload"], rows, right=["distance"])
+
+
+@command(
+    "tune",
+    """
+    lethevec add words.lethe :words
+    lethevec tune words.lethe --target 0.98 --sample 200
+    """,
+)
+@store_argument
+@click.argument("queries", required=False, metavar="[QUERIES]")
+@click.option("--target", type=float, default=0.9, help="The recall to reach (0.9).")
+@click.option("-k", type=click.IntRange(1), default=10, help="Of how many neighbours (10).")
+@click.option("--sample", type=click.IntRange(1), default=1000, help="At most so many queries, evenly spread (1000).")
+@key_option
+@format_option
+@threads_option
+@keys_option
+@json_option
+def tune(
+    store: Path,
+    queries: str | None,
+    target: float,
+    k: int,
+    sample: int,
+    key: str | None,
+    format: str,
+    threads: int | None,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Find the least effort that reaches a recall on your own QUERIES (a file, or - for a pipe).
+
+    The answers are held against those of a search that looks at everything. Without QUERIES records of the store stand
+    in for them; they find themselves, which real queries do not, so give real ones if you have them.
+    """
+    with open_store(store, keys) as db:
+        if not len(db):
+            raise InputError(f"{store}: expected records to search, got an empty store")
+        if queries is None:
+            wanted = set(_spread(len(db), sample).tolist())
+            asked = np.stack([record.vector for place, record in enumerate(db) if place in wanted])
+        else:
+            given = np.concatenate(list(_queries(queries, format, key)))
+            asked = given[_spread(len(given), sample)]
+        with busy(f"trying efforts on {len(asked):,} queries"):
+            found = db.tune(asked, target, k, threads=threads)
+        records = len(db)
+    facts = {
+        "effort": found.effort,
+        "recall": found.recall,
+        "k": found.k,
+        "queries": len(asked),
+        "looked_at": found.candidates,
+        "reranked": found.reranked,
+        "records": records,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    print_fields(
+        [
+            ("effort", f"{found.effort:.4g}"),
+            ("recall", f"{found.recall:.4f} of the {k} nearest, over {len(asked):,} queries"),
+            ("looked at", f"{found.candidates:,.0f} of {records:,} records for one query"),
+            ("true distances", f"{found.reranked:,.0f} for one query"),
+            (
+                "use it",
+                f"lethevec search {store} ... --effort {found.effort:.4g}, or search(..., effort=...) in Python",
+            ),
+        ]
+    )
+
+
+def _spread(n: int, most: int) -> npt.NDArray[np.int64]:
+    """At most so many of n places, evenly spread."""
+    return np.arange(min(n, most), dtype=np.int64) * n // min(n, most)
+
+
+COMMANDS = [search, tune]

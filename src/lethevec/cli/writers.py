@@ -1,0 +1,156 @@
+"""Records to files: .jsonl, .csv, .parquet, .arrow; what the readers of `lethevec.datasets` read back, bit for bit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import lethevec
+from lethevec.errors import FormatError, IncompleteWriteError, MissingDependencyError
+from lethevec.progress import Progress
+from lethevec.store import Record
+
+__all__ = ["SUFFIXES", "records_of", "write_records"]
+
+SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".lethe")
+_PART = 2000
+
+
+def records_of(store: lethevec.Store, subject: str | None) -> Iterator[Record]:
+    """The records of a store, or those of one subject."""
+    if subject is not None and subject not in store.subjects():
+        raise lethevec.errors.UnknownIdError(f"subject: expected one that has records, got {subject!r}, which has none")
+    return (record for record in store if subject is None or record.subject == subject)
+
+
+def write_records(path: Path | None, suffix: str, records: Iterator[Record], store: lethevec.Store) -> int:
+    """Write to a file, which is there as a whole or not at all, or to stdout; how many."""
+    with Progress(len(store), "exporting", unit="records") as progress:
+
+        def counted() -> Iterator[Record]:
+            for record in records:
+                progress.advance()
+                yield record
+
+        if path is None:
+            _write(sys.stdout.buffer, suffix, counted(), store.dim, "stdout")
+            sys.stdout.buffer.flush()
+        else:
+            if suffix not in SUFFIXES:
+                raise FormatError(f"{path}: expected a file name that ends in {' '.join(SUFFIXES)}, got {suffix!r}")
+            with _replacing(path) as file:
+                _write(file, suffix, counted(), store.dim, str(path))
+        return progress.done
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file under another name, for its owner's eyes only, renamed at the end."""
+    building = path.with_name(path.name + ".new")
+    try:
+        building.unlink(missing_ok=True)
+        with open(os.open(building, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(building, path)
+    except OSError as error:
+        raise IncompleteWriteError(f"{path}: the export could not be written: {error}") from error
+    finally:
+        building.unlink(missing_ok=True)
+
+
+def _write(file: IO[bytes], suffix: str, records: Iterator[Record], dim: int, name: str) -> None:
+    if suffix == ".jsonl":
+        _write_jsonl(file, records, dim)
+    elif suffix == ".csv":
+        _write_csv(file, records, dim)
+    else:
+        _write_arrow(file, suffix, records, dim, name)
+
+
+def _numbers(dim: int) -> str:
+    """A format for the numbers of a vector. Nine digits are enough to tell every float32 from its neighbours."""
+    return "[" + ", ".join(["%.9g"] * dim) + "]"
+
+
+def _write_jsonl(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
+    numbers = _numbers(dim)
+    for record in records:
+        fields = {"id": record.id, "subject": record.subject, "payload": record.payload}
+        head = json.dumps(fields, ensure_ascii=False)[:-1]
+        file.write(f'{head}, "vector": {numbers % tuple(record.vector.tolist())}}}\n'.encode())
+
+
+def _write_csv(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
+    import io
+
+    numbers = _numbers(dim)
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "subject", "payload", "vector"])
+    for record in _of_one_kind(records):
+        payload = "" if record.payload is None else json.dumps(record.payload, ensure_ascii=False)
+        writer.writerow([record.id, record.subject or "", payload, numbers % tuple(record.vector.tolist())])
+    text.detach()
+
+
+def _of_one_kind(records: Iterable[Record]) -> Iterator[Record]:
+    """CSV has no types: ids must all be numbers, or all be texts that nobody takes for numbers."""
+    kind = None
+    for record in records:
+        kind = type(record.id) if kind is None else kind
+        if type(record.id) is not kind or (isinstance(record.id, str) and record.id.strip().lstrip("+-").isdecimal()):
+            raise FormatError(f"expected ids that CSV can tell apart, got {record.id!r}; .jsonl keeps all of them")
+        yield record
+
+
+def _write_arrow(file: IO[bytes], suffix: str, records: Iterator[Record], dim: int, name: str) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingDependencyError(
+            f"writing {suffix} files needs the package 'pyarrow', which is not installed: "
+            "pip install 'lethevec[datasets]'"
+        ) from None
+    first = next(records, None)
+    kind = pa.string() if first is not None and isinstance(first.id, str) else pa.int64()
+    # The payload is JSON in a text: objects of different shapes have no common column type.
+    schema = pa.schema(
+        [("id", kind), ("subject", pa.string()), ("payload", pa.string()), ("vector", pa.list_(pa.float32(), dim))]
+    )
+    writer = pq.ParquetWriter(file, schema) if suffix == ".parquet" else pa.ipc.new_file(file, schema)
+    with writer:
+        part = [first] if first is not None else []
+        part += islice(records, _PART - 1)
+        while part:
+            writer.write_batch(_arrow_batch(pa, part, schema, dim, name))
+            part = list(islice(records, _PART))
+
+
+def _arrow_batch(pa: Any, part: list[Record], schema: Any, dim: int, name: str) -> Any:
+    texts = pa.types.is_string(schema.field("id").type)
+    for record in part:
+        if isinstance(record.id, str) != texts:
+            raise FormatError(
+                f"{name}: expected ids of one kind, numbers or texts, in a columnar file; .jsonl has both"
+            )
+    flat = pa.array(np.concatenate([record.vector for record in part]), type=pa.float32())
+    payloads = [None if r.payload is None else json.dumps(r.payload, ensure_ascii=False) for r in part]
+    columns = [
+        pa.array([record.id for record in part], type=schema.field("id").type),
+        pa.array([record.subject for record in part], type=pa.string()),
+        pa.array(payloads, type=pa.string()),
+        pa.FixedSizeListArray.from_arrays(flat, dim),
+    ]
+    return pa.record_batch(columns, schema=schema)
