@@ -78,7 +78,7 @@ test-tsan:
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m lethevec.bench
 
 clean:
 	rm -rf build dist $(VENV)/.installed-*

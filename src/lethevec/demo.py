@@ -264,9 +264,7 @@ def beside_faiss(vectors: F32, true: Callable[[I64], I64], sample: I64) -> None:
             for name, seconds in took.items()
         ],
     )
-    print(
-        f"  {n:,} vectors are few. On more, and beside more peers: make bench, or python -m benchmarks.compare --help"
-    )
+    print(f"  {n:,} vectors are few. On more, and beside more peers: make bench, or python -m lethevec.bench --help")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 import lethevec
-from benchmarks import harness, peers
-from benchmarks.encode import Dense, agreement
-from benchmarks.harness import F32, Data, Ids
-from benchmarks.peer import Peer, queries_for, tune_to
+from lethevec.bench import harness, peers
+from lethevec.bench.encode import Dense, agreement
+from lethevec.bench.harness import F32, Data, Ids
+from lethevec.bench.peer import Peer, queries_for, tune_to
 
 # Peers are others' code: their warnings at import are not ours to fix.
 pytestmark = pytest.mark.filterwarnings("ignore")

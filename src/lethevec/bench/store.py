@@ -1,6 +1,6 @@
 """The durable store: how long adding, opening and forgetting take, and how often the disk is waited for.
 
-    python -m benchmarks.store [--sizes 10000 1000000] [--dim 100] [--folder .]
+    python -m lethevec.bench.store [--sizes 10000 1000000] [--dim 100] [--folder .]
 
 A forget waits for the disk several times (fsync), so its time is mostly that of the disk; the number of waits is
 counted with strace where that is installed. `--folder` says where the stores are made: on the disk that you care
@@ -28,6 +28,7 @@ from lethevec.store import Store
 from lethevec.store import open as open_store
 
 from .harness import Report
+from .process import start_over
 
 PER_SUBJECT = 1000
 BATCH = 10_000
@@ -145,8 +146,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
-    report = Report("store", {**vars(options), "folder": str(options.folder)})
+    report = Report("store", {**vars(options), "folder": str(options.folder)}, options.out)
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     try:
         columns = {size: measure(report, folder, size, options.dim, options.rounds) for size in options.sizes}
@@ -164,4 +166,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.store", main)

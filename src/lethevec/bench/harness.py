@@ -1,12 +1,12 @@
-"""How speed is measured here, for every benchmark in this folder.
+"""How speed is measured here, for every benchmark in this package.
 
-* One thread, unless a benchmark says otherwise (set in `__init__.py`, before NumPy and the peers are loaded).
+* One thread, unless a benchmark says otherwise (set by `process`, before NumPy and the peers are loaded).
 * Competitors take turns (A, B, C, A, B, C, ...), so that a machine that slows down slows all of them. A figure is the
   median of its rounds; a ratio is the median of the ratios within a round.
 * `--clock cpu` counts the CPU time of the process instead of the time on the wall: for machines that others use too.
 * Recall stands beside every timing and is counted from the very answers that were timed, by distance: an answer is
   right when it is as near as the k-th true neighbour, whichever of equal ones it is.
-* Every result is a JSON line with machine, commit, versions and parameters, in `benchmarks/results/`.
+* Every result is a JSON line with machine, commit, versions and parameters: in `lethevec-results`, or in `--out`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from . import THREAD_VARIABLES
 
 F32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path("lethevec-results")
 PACKAGES = ("lethevec", "numpy", "faiss-cpu", "hnswlib", "usearch", "turbovec", "annoy", "scann")
 
 
@@ -330,6 +330,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=60.0, help="about how long one comparison may take")
     made.add_argument("--clock", choices=sorted(CLOCKS), default="wall", help="what is counted: see harness.py")
     made.add_argument("--pin", type=int, default=None, metavar="CPU", help="stay on this CPU (Linux)")
+    made.add_argument("--out", type=Path, help=f"folder for the results; {RESULTS} here if not given")
     return made
 
 

@@ -1,4 +1,4 @@
-"""All peers and ours at equal recall, one thread, one query at a time: `python -m benchmarks.compare --data FILE`.
+"""All peers and ours at equal recall, one thread, one query at a time: `python -m lethevec.bench.compare --data FILE`.
 
 Each is tuned to the cheapest setting that reaches the recall; then they take turns. All indexes are in memory at once.
 """
@@ -11,6 +11,7 @@ from . import peers
 from .harness import Data, Report, interleave, load_data, now, one_by_one, parser, ratio, recall, start
 from .ours import Lethevec
 from .peer import Peer, queries_for, tune_to
+from .process import start_over
 
 K = 10
 
@@ -53,7 +54,7 @@ def main(command: list[str] | None = None) -> None:
     cli.add_argument("--targets", default="0.90,0.95", help="recall to reach, with commas")
     arguments = cli.parse_args(command)
     start(arguments)
-    report = Report("compare", vars(arguments))
+    report = Report("compare", vars(arguments), arguments.out)
     for data in load_data(arguments.data, arguments.queries):
         ours: list[Peer] = [Lethevec(source) for source in arguments.sources.split(",") if source]
         present = [peer for peer in ours if peer.available()]
@@ -65,4 +66,4 @@ def main(command: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.compare", main)

@@ -1,4 +1,4 @@
-"""Hash tables as the source of candidates, on one thread, one query at a time: `python -m benchmarks.tables`.
+"""Hash tables as the source of candidates, on one thread, one query at a time: `python -m lethevec.bench.tables`.
 
 Three parts:
 
@@ -24,10 +24,12 @@ import numpy as np
 
 import lethevec
 
-from .harness import RESULTS, Data, Report, _with_truth, interleave, load_data, one_by_one, parser, recall, start
+from . import harness
+from .harness import Data, Report, _with_truth, interleave, load_data, one_by_one, parser, recall, start
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
 from .peers import FaissBinary, faiss_module
+from .process import start_over
 
 K = 10
 EFFORTS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
@@ -261,10 +263,11 @@ def main(command: list[str] | None = None) -> None:
     cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
     cli.add_argument("--faiss-key-bits", type=int, default=16, help="part 'faiss': bits of Faiss's keys")
     cli.add_argument("--flips", type=int, default=5, help="part 'faiss': the most bits that Faiss flips")
-    cli.add_argument("--figures", type=Path, default=RESULTS, help="folder for the figures")
+    cli.add_argument("--figures", type=Path, help="folder for the figures; as --out if not given")
     arguments = cli.parse_args(command)
     start(arguments)
-    report = Report("tables", vars(arguments))
+    arguments.figures = arguments.figures or arguments.out or harness.RESULTS
+    report = Report("tables", vars(arguments), arguments.out)
     parts = arguments.parts.split(",")
     for data in load_data(arguments.data, arguments.queries):
         if "sweep" in parts:
@@ -277,4 +280,4 @@ def main(command: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.tables", main)

@@ -5,7 +5,7 @@ it wrote is searched for the deleted vectors, in all the encodings that `letheve
 pieces of 23 bytes. As a control, the living vectors are searched for in the same files: where they cannot be found
 either (a quantised index), finding nothing says nothing.
 
-    python -m benchmarks.residue [--vectors 2000] [--forget 100] [--dim 100]
+    python -m lethevec.bench.residue [--vectors 2000] [--forget 100] [--dim 100]
 
 Peers that are not installed are skipped by name: pip install hnswlib faiss-cpu usearch chromadb sqlite-vec (and
 pysqlite3-binary, where Python's own SQLite cannot load extensions).
@@ -14,6 +14,7 @@ pysqlite3-binary, where Python's own SQLite cannot load extensions).
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import shutil
 import sqlite3
@@ -22,12 +23,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lethevec.forgetting.residue import MemorySource, search, vector_needles
 
 from .harness import F32, Report
+from .process import start_over
 
 Step = tuple[str, Path]
 Peer = Callable[[F32, np.ndarray, Path], Iterator[Step]]
@@ -65,8 +68,7 @@ def hnswlib(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
 
 
 def faiss(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
-    import faiss
-
+    faiss = importlib.import_module("faiss")
     dim = vectors.shape[1]
     for name, index in (
         ("Flat", faiss.IndexIDMap2(faiss.IndexFlatL2(dim))),
@@ -113,9 +115,10 @@ def chroma(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
 def sqlite_vec(vectors: F32, gone: np.ndarray, folder: Path) -> Iterator[Step]:
     import sqlite_vec
 
-    driver = sqlite3
+    driver: Any = sqlite3
     if not hasattr(sqlite3.Connection, "enable_load_extension"):
-        import pysqlite3 as driver  # this Python's SQLite cannot load extensions: pip install pysqlite3-binary
+        # This Python's SQLite cannot load extensions: pip install pysqlite3-binary
+        driver = importlib.import_module("pysqlite3")
 
     for journal, secure in (("DELETE", "OFF"), ("WAL", "OFF"), ("WAL", "ON")):
         part = folder / (journal + secure)
@@ -192,8 +195,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--vectors", type=int, default=2000)
     parser.add_argument("--forget", type=int, default=100)
     parser.add_argument("--dim", type=int, default=100)
+    parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
-    report = Report("residue", vars(options))
+    report = Report("residue", vars(options), options.out)
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(options.vectors, options.dim)).astype(np.float32)
     chosen = rng.permutation(options.vectors)
@@ -232,4 +236,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.residue", main)

@@ -1,4 +1,4 @@
-"""How fast vectors become codes, on one thread: `python -m benchmarks.encode`.
+"""How fast vectors become codes, on one thread: `python -m lethevec.bench.encode`.
 
 Ours against (a) the same family in NumPy, by the same rotations as dense matrices (so the codes agree but for rounding,
 and that is checked), and (b) Faiss's IndexLSH with as many bits, `sa_encode` and `add`. Encoding has no branch that
@@ -19,6 +19,7 @@ import lethevec
 from .harness import F32, Report, Timing, interleave, parser, ratio, start
 from .peer import unit
 from .peers import FaissLSH, faiss_module
+from .process import start_over
 
 SIZES = ((96, 768), (128, 1024))
 FAMILIES = ("superbit", "progressive", "usr")
@@ -143,7 +144,7 @@ def main(command: list[str] | None = None) -> None:
     cli.add_argument("--batch", type=int, default=10_000, help="vectors in a batch")
     arguments = cli.parse_args(command)
     start(arguments)
-    report = Report("encode", vars(arguments))
+    report = Report("encode", vars(arguments), arguments.out)
     for dim, bits in SIZES:
         rows = []
         for family in FAMILIES:
@@ -163,4 +164,4 @@ def main(command: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.encode", main)

@@ -1,4 +1,4 @@
-"""The in-memory index with source "scan" beside its rivals, on one thread: `python -m benchmarks.scan --data FILE`.
+"""The in-memory index with source "scan" beside its rivals, on one thread: `python -m lethevec.bench.scan --data FILE`.
 
 Four parts, each with its goals beside the figures:
 
@@ -33,6 +33,7 @@ from .harness import Data, Report, Timing, interleave, load_data, now, one_by_on
 from .ours import Lethevec
 from .peer import Peer, queries_for, tune_to, unit
 from .peers import FaissBinary
+from .process import start_over
 
 K = 10
 SEARCH_GOALS = {"rabitq": 8.0, "turbovec": 5.0, "lsh": 6.0}
@@ -275,7 +276,7 @@ def rerun(arguments: argparse.Namespace, command: list[str]) -> int:
     at = command.index("--isa")
     rest = command[:at] + command[at + 2 :]
     environment = {**os.environ, "LETHEVEC_ISA": arguments.isa}
-    return subprocess.run([sys.executable, "-m", "benchmarks.scan", *rest], env=environment, check=False).returncode
+    return subprocess.run([sys.executable, "-m", "lethevec.bench.scan", *rest], env=environment, check=False).returncode
 
 
 def main(command: list[str] | None = None) -> None:
@@ -291,7 +292,7 @@ def main(command: list[str] | None = None) -> None:
     start(arguments)
     if not Lethevec.available():
         sys.exit("lethevec.Index does not exist in this version: there is nothing to measure")
-    report = Report("scan", vars(arguments))
+    report = Report("scan", vars(arguments), arguments.out)
     parts = arguments.parts.split(",")
     sets = load_data(arguments.data, arguments.queries)
     for data in sets:
@@ -305,4 +306,4 @@ def main(command: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start_over("lethevec.bench.scan", main)
