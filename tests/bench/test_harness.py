@@ -20,7 +20,7 @@ def line_data(metric: str = "l2") -> Data:
     """Points 0, 1, 2, ... on a line (with a second coordinate, so that angles differ too), and three queries."""
     train = np.stack([np.arange(40.0), np.ones(40)], axis=1).astype(np.float32)
     test = np.array([[10, 1], [0, 1], [30, 2]], dtype=np.float32)
-    return harness._with_truth("line", metric, train, test, k=20)
+    return harness.with_truth("line", metric, train, test, k=20)
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])

@@ -37,7 +37,7 @@ from . import THREAD_VARIABLES
 F32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 RESULTS = Path("lethevec-results")
-PACKAGES = ("lethevec", "numpy", "faiss-cpu", "hnswlib", "usearch", "turbovec", "annoy", "scann")
+PACKAGES = ("lethevec", "numpy", "faiss-cpu", "hnswlib", "usearch", "turbovec", "annoy", "scann", "voyager")
 
 
 # Data ----------------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def _from_file(path: Path, queries: int) -> Data:
     source = datasets.read_benchmark(path)
     test = source.test[:queries]
     if source.neighbors is None or source.neighbors.shape[1] < 10:
-        return _with_truth(source.name, source.metric, source.train, test)
+        return with_truth(source.name, source.metric, source.train, test)
     nearest = distances(source.train, test, source.neighbors[:queries, :100], source.metric)
     return Data(source.name, source.metric, source.train, test, np.sort(nearest, axis=1))
 
@@ -91,10 +91,10 @@ def _from_file(path: Path, queries: int) -> Data:
 def _bundled(queries: int) -> Data:
     vectors = datasets.words().vectors
     order = np.random.default_rng(1).permutation(len(vectors))
-    return _with_truth("bundled-words-20k", "cosine", vectors[order[queries:]], vectors[order[:queries]])
+    return with_truth("bundled-words-20k", "cosine", vectors[order[queries:]], vectors[order[:queries]])
 
 
-def _with_truth(name: str, metric: str, train: F32, test: F32, k: int = 100) -> Data:
+def with_truth(name: str, metric: str, train: F32, test: F32, k: int = 100) -> Data:
     """Find the true neighbours by brute force: candidates in float32 with a margin, distances in float64."""
     base = train / np.linalg.norm(train, axis=1, keepdims=True) if metric == "cosine" else train
     bias = np.einsum("ij,ij->i", base, base) / 2 if metric == "l2" else np.float32(0)
@@ -284,7 +284,7 @@ class Report:
     def add(self, **result: Any) -> None:
         """Append one result, with everything it depends on."""
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**self.context, **result}, default=_plain) + "\n")
+            file.write(json.dumps({**self.context, **result}, default=plain) + "\n")
 
     def add_timing(self, timing: Timing, **result: Any) -> None:
         """Append one competitor's figures, its rounds included."""
@@ -312,7 +312,10 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON can hold, for `json.dumps(default=...)`."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return value.item() if isinstance(value, np.generic) else str(value)
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import lethevec
 
 from .harness import F32, Ids
-from .peer import Peer
+from .peer import Peer, Setting
 
 
 class Lethevec(Peer):
-    """`lethevec.Index` with a source of candidates and its one knob."""
+    """`lethevec.Index` with a source of candidates (None: whatever the index takes by itself) and its one knob."""
 
     module = "lethevec"
-    knobs = ("effort",)
-    grids = ([(2 ** (step / 8),) for step in range(-48, 41)],)
+    knobs: tuple[str, ...] = ("effort",)
+    grids: Sequence[Sequence[Setting]] = ([(2 ** (step / 8),) for step in range(-48, 41)],)
 
-    def __init__(self, source: str = "scan", **options: Any) -> None:
+    def __init__(self, source: str | None = "scan", **options: Any) -> None:
         self.source = source
         self.options = options
         extra = "".join(f", {name}={value}" for name, value in options.items())
-        self.name = f"lethevec ({source}{extra})"
+        self.name = f"lethevec ({source or 'default'}{extra})"
         self.effort = 1.0
 
     @classmethod
@@ -29,7 +32,8 @@ class Lethevec(Peer):
         return hasattr(lethevec, "Index")
 
     def _build(self, vectors: F32, metric: str) -> None:
-        self.index = lethevec.Index(dim=vectors.shape[1], metric=metric, source=self.source, **self.options)
+        source: dict[str, Any] = {} if self.source is None else {"source": self.source}
+        self.index = lethevec.Index(dim=vectors.shape[1], metric=metric, **source, **self.options)
         self.index.add(vectors, ids=range(len(vectors)))
 
     def _set(self, *setting: float) -> None:
@@ -42,3 +46,23 @@ class Lethevec(Peer):
     def search_batch(self, queries: F32, k: int) -> Ids:
         ids: Ids = self.index.search(queries, k=k, effort=self.effort, threads=1).ids
         return ids
+
+
+class PaperMode(Lethevec):
+    """The paper's way to search: codes of `expansion * dim` bits, all ranked by Hamming distance, no vectors."""
+
+    knobs = ()
+    grids = ()
+
+    def __init__(self, family: str, expansion: int) -> None:
+        super().__init__("scan", family=family, ranking="hamming", keep_vectors=False)
+        self.family, self.expansion = family, expansion
+        self.name = {"simhash": "simHash", "superbit": "Super-Bit", "usr": "USR"}.get(family, family)
+
+    def _build(self, vectors: F32, metric: str) -> None:
+        self.options["bits"] = self.expansion * vectors.shape[1]
+        if self.family == "usr":
+            self.options["steps"] = 17  # the paper's T
+            if metric != "cosine":  # without vectors the gain cannot follow the records, so it is fixed
+                self.options["mean_norm"] = float(np.linalg.norm(vectors, axis=1).mean())
+        super()._build(vectors, metric)

@@ -22,6 +22,7 @@ class Peer(ABC):
     # Each grid is a list of settings by rising recall and cost; `tune` takes the cheapest sufficient one of any grid.
     grids: Sequence[Sequence[Setting]] = ()
     setting: Setting = ()
+    reranks = False  # whether `search_one` looks at `vectors`
 
     @classmethod
     def available(cls) -> bool:
@@ -29,9 +30,18 @@ class Peer(ABC):
 
     def build(self, vectors: F32, metric: str) -> None:
         """Take the vectors; ids are row numbers."""
-        self.vectors = unit(vectors) if metric == "cosine" else vectors
-        self.metric = metric
+        self.take(vectors, metric)
         self._build(self.vectors, metric)
+
+    def take(self, vectors: F32, metric: str) -> None:
+        """Make the vectors ready to be built from."""
+        self.vectors = unit(vectors) if metric == "cosine" else np.ascontiguousarray(vectors, dtype=np.float32)
+        self.metric = metric
+
+    def drop(self) -> None:
+        """Let go of the vectors, if the built index does not need them here."""
+        if not self.reranks:
+            self.vectors = self.vectors[:0].copy()
 
     @abstractmethod
     def _build(self, vectors: F32, metric: str) -> None: ...
@@ -108,3 +118,25 @@ def _quick_time(peer: Peer, queries: F32, k: int) -> float:
             peer.search_one(query, k)
         times.append(now() - start)
     return min(times)
+
+
+def rising(first: float, last: float, factor: float) -> list[int]:
+    """Whole numbers from `first` to `last`, each about `factor` times the one before."""
+    values: list[int] = []
+    value = float(first)
+    while value <= last:
+        if not values or round(value) > values[-1]:
+            values.append(round(value))
+        value = max(value * factor, value + 1)
+    return values
+
+
+def cells(vectors: F32) -> int:
+    """1024 parts, or fewer where there are not 39 points for each, as k-means wants."""
+    return min(1024, max(1, len(vectors) // 39))
+
+
+def thinned(grid: Sequence[Setting], count: int) -> list[Setting]:
+    """About `count` settings of a grid, spread evenly, the first and the last among them."""
+    places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
+    return [grid[place] for place in places]

@@ -176,7 +176,7 @@ PEERS: dict[str, tuple[Peer, str]] = {
 
 
 def found_of(vectors: F32, folder: Path) -> list[float]:
-    """Of each vector, the share that is found in the files, in the encoding of which most is."""
+    """Of each vector, the share that is found in the folder's files, in the encoding of which most is."""
     # Read in a child: this process may hold SQLite connections to these files, whose locks a close would drop.
     copy = Path(tempfile.mkdtemp())
     try:

@@ -30,6 +30,7 @@ import lethevec
 
 from . import peers
 from .harness import Data, Report, Timing, interleave, load_data, now, one_by_one, parser, ratio, recall, start
+from .memory import resident
 from .ours import Lethevec
 from .peer import Peer, queries_for, tune_to, unit
 from .peers import FaissBinary
@@ -253,15 +254,6 @@ def memory(report: Report, index: Any, dim: int, size: int, grown: float) -> Non
         f"{size:,} records, dim {dim}: the index counts {stats['bytes_per_record']:.1f} bytes for each, a new process "
         f"grew by {grown:.1f}; code and vector take {needed}, and the goal is at most {needed + MEMORY_GOAL}"
     )
-
-
-def resident() -> int:
-    """Bytes of memory that this process holds now."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 # The rest ------------------------------------------------------------------------------------------------------------

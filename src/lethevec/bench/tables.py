@@ -25,7 +25,7 @@ import numpy as np
 import lethevec
 
 from . import harness
-from .harness import Data, Report, _with_truth, interleave, load_data, one_by_one, parser, recall, start
+from .harness import Data, Report, interleave, load_data, one_by_one, parser, recall, start, with_truth
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
 from .peers import FaissBinary, faiss_module
@@ -109,7 +109,7 @@ def growth(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     looked: dict[str, list[float]] = {"tables": [], "scan": []}
     rows = []
     for n in sizes:
-        part = _with_truth(data.name, data.metric, np.ascontiguousarray(data.train[:n]), data.test)
+        part = with_truth(data.name, data.metric, np.ascontiguousarray(data.train[:n]), data.test)
         queries = queries_for(part)
         made = {"tables": Lethevec("tables", expected=n), "scan": Lethevec("scan")}
         for peer in made.values():
