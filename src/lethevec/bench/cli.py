@@ -158,5 +158,5 @@ def figures_or_nothing() -> None:
 
 
 def _shown(given: list[str]) -> list[str]:
-    """The arguments with the names of files and not where they are."""
-    return [os.path.basename(part) if os.sep in part and Path(part).exists() else part for part in given]
+    """The arguments, with absolute paths as names alone: where files lie is nobody's business."""
+    return [os.path.basename(part) if os.path.isabs(part) else part for part in given]

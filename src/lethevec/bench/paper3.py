@@ -97,7 +97,9 @@ def _start(field: Field, competitor: Competitor) -> bool:
     if missing is not None:
         field.out(competitor.name, skipped=f"the package {missing!r} is not installed")
         return False
-    built = field.first(competitor.name, "deleting:Deleting", "build", kind=competitor.kind, options=competitor.options)
+    built = field.first(
+        competitor.name, "lethevec.bench.deleting:Deleting", "build", kind=competitor.kind, options=competitor.options
+    )
     return built is not None
 
 
@@ -117,7 +119,7 @@ def _retrained(field: Field, competitor: Competitor, rows: list[int], seconds: f
         field.out(competitor.name, skipped=f"the package {missing!r} is not installed")
         return None
     asked: dict[str, Any] = {"kind": competitor.kind, "options": competitor.options, "rows": rows, "seconds": seconds}
-    took: list[float] | None = field.first(competitor.name, "deleting:Retraining", "one_by_one", **asked)
+    took: list[float] | None = field.first(competitor.name, "lethevec.bench.deleting:Retraining", "one_by_one", **asked)
     if took is not None:
         field.note(f"  {competitor.name}: {float(np.mean(took)):,.2f} s (mean of {len(took)})")
     field.close()

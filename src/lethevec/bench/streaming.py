@@ -157,7 +157,7 @@ def _one(field: Field, competitor: Competitor, steps: list[Step], true: list[tup
     name = competitor.name
     rows = next((step.end - step.start for step in steps if step.operation == "insert"), 0)
     arguments: dict[str, Any] = {"kind": competitor.kind, "options": competitor.options, "rows": rows}
-    field.first(name, "streaming:Streaming", "start", **arguments)
+    field.first(name, "lethevec.bench.streaming:Streaming", "start", **arguments)
     lines: list[Line] = []
     took = {"insert": 0.0, "delete": 0.0, "replace": 0.0}
     counts = dict.fromkeys(took, 0)

@@ -72,7 +72,7 @@ class Field:
         """Build one, in its process, which is started when it is not there."""
         name = competitor.name
         try:
-            built = self.process(name, "sessions:Searching").call(
+            built = self.process(name, "lethevec.bench.sessions:Searching").call(
                 "build", kind=competitor.kind, options=competitor.options
             )
         except WorkerError as error:

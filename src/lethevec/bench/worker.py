@@ -27,7 +27,7 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """The parent's end. `session` is "module:Class" in this package; its methods are what can be called."""
+    """The parent's end. `session` is "module:Class"; its methods are what can be called."""
 
     def __init__(self, session: str, arguments: Mapping[str, Any], *, log: Path, limit: float) -> None:
         self.limit = limit
@@ -43,8 +43,13 @@ class Worker:
                 text=True,
             )
         self._answers: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-        self.call("__init__", **arguments)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.call("__init__", **arguments)
+        except WorkerError:
+            self.close()
+            raise
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -80,13 +85,16 @@ class Worker:
 
     def close(self) -> None:
         """End the process, kindly at first."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone already
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.kill()
+        assert self._process.stdout is not None
+        self._reader.join(timeout=10)
+        self._process.stdout.close()
 
     def kill(self) -> None:
         """End the process."""
@@ -97,7 +105,7 @@ class Worker:
 def serve(session: str, asked: IO[str], answers: IO[str]) -> None:
     """The child's end: make the session, then call what is asked for until there is no more."""
     module, _, name = session.partition(":")
-    kind = getattr(importlib.import_module(f".{module}", __package__), name)
+    kind = getattr(importlib.import_module(module), name)
     made: Any = None
     for line in asked:
         question = json.loads(line)
