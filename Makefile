@@ -10,7 +10,7 @@ help:
 	@echo "make demo    hash real word vectors and look at neighbours"
 	@echo "make test    the test suite"
 	@echo "make lint    ruff, mypy, import rules"
-	@echo "make bench   speed beside the peers, a short run"
+	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-native    the native kernels without Python, against the golden files"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 
@@ -77,8 +77,10 @@ test-tsan:
 	cmake --build build/tsan --parallel 2
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
 
+# `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
+BENCH ?= all --quick
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m lethevec.bench
+	$(BIN)/python -m lethevec.bench $(BENCH)
 
 clean:
 	rm -rf build dist $(VENV)/.installed-*

@@ -176,7 +176,8 @@ def test_one_that_fails_is_out_and_the_rest_goes_on(field: turns.Field) -> None:
 def test_pareto_keeps_what_nothing_beats() -> None:
     points = [(0.9, 100.0), (0.95, 50.0), (0.8, 90.0), (0.9, 80.0), (0.99, 50.0)]
     assert turns.pareto(points) == [(0.9, 100.0), (0.99, 50.0)]
-    assert analysis.rate_at(points, 0.9) == 100.0
+    assert analysis.rate_at(points, 0.8) == analysis.rate_at(points, 0.9) == 100.0
+    assert analysis.rate_at(points, 0.945) == pytest.approx(np.sqrt(100 * 50))  # half way, on a log scale
     assert analysis.rate_at(points, 0.995) is None
 
 

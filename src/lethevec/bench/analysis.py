@@ -58,8 +58,17 @@ def fronts(lines: Iterable[Line]) -> dict[str, list[tuple[float, float]]]:
 
 
 def rate_at(front: Iterable[tuple[float, float]], level: float) -> float | None:
-    """The best rate with at least this recall."""
-    return max((rate for recall, rate in front if recall >= level), default=None)
+    """The best rate at this recall, between two settings on the line from one to the other (rates on a log scale)."""
+    points = pareto(front)
+    above = [point for point in points if point[0] >= level]
+    if not above:
+        return None
+    below = [point for point in points if point[0] < level]
+    if not below or above[0][0] == level:
+        return above[0][1]
+    (low, fast), (high, slow) = below[-1], above[0]
+    share = (level - low) / (high - low)
+    return float(np.exp((1 - share) * np.log(fast) + share * np.log(slow)))
 
 
 def duration(seconds: float) -> str:

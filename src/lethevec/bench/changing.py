@@ -18,6 +18,7 @@ import lethevec
 
 from .harness import F32, Ids
 from .others import Annoy, Hnswlib, Scann, Turbovec, Usearch, Voyager
+from .ours import source_options
 from .peer import Peer, cells, rising
 from .peers import Faiss, faiss_module
 
@@ -58,12 +59,13 @@ class OursIndex(Changing):
 
     def __init__(self, family: str | None = None, expansion: int = 8, source: str | None = None) -> None:
         self.family, self.expansion = family, expansion
-        self.options: dict[str, Any] = {} if source is None else {"source": source}
+        self.source = source
         self.effort = 1.0
         self.name = "lethevec, in memory"
 
     def start(self, sample: F32, metric: str) -> None:
         dim = sample.shape[1]
+        self.options: dict[str, Any] = source_options(self.source, len(sample))
         if self.family is not None:
             # Vectors are kept, so that the gain of USR follows the records, as the paper's does.
             self.options |= {"family": self.family, "bits": self.expansion * dim, "ranking": "hamming"}

@@ -59,10 +59,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--queries", type=int, help="how many queries (default: 1000, or 200 for a quick run)")
     made.add_argument("--limit-vectors", type=int, metavar="N", help="use the first N vectors of each set")
     made.add_argument("--rounds", type=int, help="how often each competitor has its turn (default: 3, quick: 2)")
-    made.add_argument("--settings", type=int, help="settings on a curve (default: 16, quick: 6)")
+    made.add_argument("--settings", type=int, help="settings on a curve (default: 12, quick: 6)")
     made.add_argument("--peers", default="", help=f"part 'peers': which, with commas: {','.join(peers.ALL)}")
     made.add_argument("--retrain-seconds", type=float, default=45.0, metavar="S", help="part 'paper3' (default: 45)")
-    made.add_argument("--decay-records", type=int, default=50_000, metavar="N", help="part 'paper3' (default: 50000)")
+    for name, default in (("delete", 100_000), ("decay", 40_000), ("stream", 100_000)):
+        where = "streaming" if name == "stream" else "paper3"
+        told = f"part {where!r}: how many of the first vectors (default: {default}; 0: all)"
+        made.add_argument(f"--{name}-records", type=int, default=default, metavar="N", help=told)
     made.add_argument("--runbook", help="part 'streaming': a runbook in YAML; by default a sliding window")
     made.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: for machines that others use too")
     made.add_argument("--pin", type=int, metavar="CPU", help="bind timings to this CPU (default: the last one)")
@@ -101,12 +104,14 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return Options(
         quick=quick,
         rounds=arguments.rounds or (2 if quick else 3),
-        settings=arguments.settings or (6 if quick else 16),
+        settings=arguments.settings or (6 if quick else 12),
         clock=arguments.clock,
         pin=last_cpu() if arguments.pin is None else arguments.pin,
         peers=tuple(name for name in arguments.peers.split(",") if name),
         retrain_seconds=arguments.retrain_seconds,
+        delete_records=arguments.delete_records,
         decay_records=arguments.decay_records,
+        stream_records=arguments.stream_records,
         runbook=arguments.runbook,
         limit=min(arguments.time_limit, 60.0) if quick else arguments.time_limit,
         out=arguments.out,

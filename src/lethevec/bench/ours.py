@@ -13,6 +13,13 @@ from .harness import F32, Ids
 from .peer import Peer, Setting
 
 
+def source_options(source: str | None, records: int) -> dict[str, Any]:
+    """How a source is asked for. One that is told how many records to expect is told, as the peers are."""
+    if source is None:
+        return {}
+    return {"source": source} if source == "scan" else {"source": source, "expected": records}
+
+
 class Lethevec(Peer):
     """`lethevec.Index` with a source of candidates (None: whatever the index takes by itself) and its one knob."""
 
@@ -32,8 +39,9 @@ class Lethevec(Peer):
         return hasattr(lethevec, "Index")
 
     def _build(self, vectors: F32, metric: str) -> None:
-        source: dict[str, Any] = {} if self.source is None else {"source": self.source}
-        self.index = lethevec.Index(dim=vectors.shape[1], metric=metric, **source, **self.options)
+        self.index = lethevec.Index(
+            dim=vectors.shape[1], metric=metric, **{**source_options(self.source, len(vectors)), **self.options}
+        )
         self.index.add(vectors, ids=range(len(vectors)))
 
     def _set(self, *setting: float) -> None:

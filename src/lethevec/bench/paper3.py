@@ -27,7 +27,7 @@ from .turns import Competitor, Field
 
 POINTS = 10
 LEVELS = (0.1, 0.5, 0.9)
-LOOKED_FOR = 50  # deleted vectors that are searched for in the files
+LOOKED_FOR = 25  # deleted vectors that are searched for in the files
 TARGET = 0.9  # recall before the deletions
 
 
@@ -66,8 +66,9 @@ RETRAINED = (
 )
 
 
-def experiment(run: Run, given: Prepared) -> None:
-    """Measure one data set."""
+def experiment(run: Run, whole: Prepared) -> None:
+    """Measure the first records of one data set: learned rivals are trained again and again here."""
+    given = run.first(whole, run.options.delete_records)
     order = np.random.default_rng(10).permutation(len(given.data.train)).tolist()
 
     def own(field: Field) -> list[Line]:
@@ -88,7 +89,8 @@ def experiment(run: Run, given: Prepared) -> None:
 
     run.stage("paper3", "time", given, own)
     run.stage("paper3", "retraining", given, again)
-    run.stage("paper3", "decay", _part(run, given), lambda field: decay(run, field))
+    few = 2_000 if run.options.quick else run.options.decay_records
+    run.stage("paper3", "decay", run.first(whole, few), lambda field: decay(run, field))
 
 
 def _start(field: Field, competitor: Competitor) -> bool:
@@ -127,17 +129,6 @@ def _retrained(field: Field, competitor: Competitor, rows: list[int], seconds: f
 
 
 # Decay ---------------------------------------------------------------------------------------------------------------
-
-
-def _part(run: Run, given: Prepared) -> Prepared:
-    """The first records, with their truth."""
-    size = 2_000 if run.options.quick else run.options.decay_records
-    if size >= len(given.data.train):
-        return given
-    folder = given.folder.with_name(f"{given.folder.name}-first{size}")
-    if not (folder / "meta.json").exists():
-        prepared.write(prepared.cut(given.data, size), folder)
-    return Prepared(prepared.read(folder), folder, f"{given.key}-{size}")
 
 
 def decay(run: Run, field: Field) -> list[Line]:

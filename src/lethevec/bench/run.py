@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import prepared
 from .prepared import Prepared
 from .results import Line, Results
 from .turns import Competitor, Field
@@ -30,7 +31,9 @@ class Options:
     pin: int | None = None
     peers: tuple[str, ...] = ()
     retrain_seconds: float = 45.0  # experiment 3: how long retraining one competitor may go on
-    decay_records: int = 50_000  # experiment 3: records of which parts are deleted
+    delete_records: int = 100_000  # experiment 3: how many of the first records, for the time to delete
+    decay_records: int = 40_000  # experiment 3: of which parts are deleted
+    stream_records: int = 100_000  # streaming: how many of the first records
     runbook: str | None = None
     limit: float = 900.0  # seconds that a competitor may take for one thing
     out: Path = field(default=Path("lethevec-results"))
@@ -49,11 +52,11 @@ class Run:
         minutes, seconds = divmod(int(time.monotonic() - self.begin), 60)
         print(f"[{minutes:3d}:{seconds:02d}] {text}", flush=True)
 
-    def stage(self, part: str, name: str, prepared: Prepared, measure: Callable[[Field], list[Line]]) -> None:
+    def stage(self, part: str, name: str, given: Prepared, measure: Callable[[Field], list[Line]]) -> None:
         """Measure unless it was done before; `measure` gives the lines, and builds and failures are added to them."""
-        with_ = self.field(prepared)
-        key = self.key(part, name, prepared.key)
-        title = f"{prepared.data.name}: {part}" + (f", {name}" if name else "")
+        with_ = self.field(given)
+        key = self.key(part, name, given.key)
+        title = f"{given.data.name}: {part}" + (f", {name}" if name else "")
         if key in self.results.done:
             self.note(f"{title}: done before")
             return
@@ -62,15 +65,25 @@ class Run:
             lines = measure(with_)
         finally:
             with_.close()
-        about = {"records": len(prepared.data.train), "dim": prepared.data.dim, "metric": prepared.data.metric}
-        queries = len(prepared.data.test)
+        about = {"records": len(given.data.train), "dim": given.data.dim, "metric": given.data.metric}
+        queries = len(given.data.test)
         told = [{"step": name, **about, "queries": queries, **line} for line in [*with_.lines, *lines]]
-        self.results.stage(part, prepared.data.name, told, key)
+        self.results.stage(part, given.data.name, told, key)
 
-    def field(self, prepared: Prepared) -> Field:
+    def first(self, given: Prepared, records: int) -> Prepared:
+        """The first records of a set, with their truth, from the cache; the whole set when it has no more, or for 0."""
+        if records <= 0 or records >= len(given.data.train):
+            return given
+        folder = given.folder.with_name(f"{given.folder.name}-first{records}")
+        if not (folder / "meta.json").exists():
+            self.note(f"{given.data.name}: true neighbours among the first {records:,}")
+            prepared.write(prepared.cut(given.data, records), folder)
+        return Prepared(prepared.read(folder), folder, f"{given.key}-{records}")
+
+    def field(self, given: Prepared) -> Field:
         """A field of competitors over a data set."""
         o = self.options
-        return Field(prepared.data, prepared.folder, o.out / "logs", o.limit, o.pin, lambda text: self.note(text))
+        return Field(given.data, given.folder, o.out / "logs", o.limit, o.pin, lambda text: self.note(text))
 
     def key(self, part: str, name: str, data: str) -> str:
         """The same for the same measurement with the same options."""

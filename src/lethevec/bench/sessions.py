@@ -78,9 +78,10 @@ class Searching:
         return str(index.config.source) if isinstance(self.peer, Lethevec) and index is not None else None
 
     def settings(self, count: int) -> list[list[Setting]]:
-        """About `count` settings of each of the competitor's grids, by rising recall; one empty one without knobs."""
-        grids = self.peer.grids
-        each = count if len(grids) < 2 else max(4, count // 2)
+        """Grids of about `count` settings, by rising recall; half of that of three grids where there are many."""
+        grids, each = self.peer.grids, count
+        if len(grids) > 1:
+            grids, each = grids[:: max(1, len(grids) // 2)], max(4, count // 2)
         return [thinned(grid, each) for grid in grids] or [[()]]
 
     def time(self, setting: list[float], k: int, seconds: float, stride: int = 1) -> dict[str, Any]:

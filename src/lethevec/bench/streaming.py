@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import FormatError
 from . import changing, harness, prepared, runbook
 from .harness import F32, Data
 from .memory import settled
@@ -128,11 +129,19 @@ def competitors() -> list[Competitor]:
     return [*ours, *(rival for rival in rivals() if rival.kind != "flat-ids")]
 
 
-def experiment(run: Run, given: Prepared) -> None:
-    """Run the stream on one data set."""
+def experiment(run: Run, whole: Prepared) -> None:
+    """Run the stream on one data set; the default one on its first records."""
+    given = whole
     if run.options.runbook is not None:
         steps = runbook.read(Path(run.options.runbook), given.data.name)
+        highest = max(step.rows + step.end - step.start for step in steps)
+        if highest > len(given.data.train):
+            raise FormatError(
+                f"{run.options.runbook}: expected rows below {len(given.data.train)}, which {given.data.name} has, "
+                f"got up to {highest - 1}"
+            )
     else:
+        given = run.first(whole, run.options.stream_records)
         steps = runbook.make(len(given.data.train), rounds=3 if run.options.quick else 8)
         run.options.out.mkdir(parents=True, exist_ok=True)
         runbook.write(run.options.out / f"runbook-{given.data.name}.yaml", given.data.name, steps)
