@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethevec.bench import analysis, harness, paper, prepared, results, sessions, turns
+from lethevec.bench import analysis, harness, paper, peers_part, prepared, results, sessions, turns
 from lethevec.bench.harness import F32, Data, Ids
 from lethevec.bench.paper2 import area, curve, right_answers
 from lethevec.bench.peer import Peer, thinned
@@ -179,6 +179,14 @@ def test_pareto_keeps_what_nothing_beats() -> None:
     assert analysis.rate_at(points, 0.8) == analysis.rate_at(points, 0.9) == 100.0
     assert analysis.rate_at(points, 0.945) == pytest.approx(np.sqrt(100 * 50))  # half way, on a log scale
     assert analysis.rate_at(points, 0.995) is None
+
+
+def test_a_set_that_does_not_fit_is_measured_without_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_part, "available", lambda: 1000)
+    assert peers_part.fits(40, 10)
+    assert not peers_part.fits(50, 10)
+    monkeypatch.setattr(peers_part, "available", lambda: None)  # the system does not say
+    assert peers_part.fits(50, 10)
 
 
 def test_thinned_keeps_the_ends() -> None:

@@ -1,4 +1,4 @@
-"""How much memory this process holds."""
+"""How much memory this process holds, and how much there is."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ def resident() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def available() -> int | None:
+    """Bytes that new processes can have; None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
 
 
 def settled() -> int:
