@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethevec.bench import analysis, harness, paper, peers_part, prepared, results, sessions, turns
+from lethevec.bench import analysis, harness, memory, paper, peers_part, prepared, results, sessions, turns
 from lethevec.bench.harness import F32, Data, Ids
 from lethevec.bench.paper2 import area, curve, right_answers
 from lethevec.bench.peer import Peer, thinned
@@ -289,6 +289,24 @@ def test_without_resume_earlier_results_are_set_aside(tmp_path: Path) -> None:
     assert fresh.done == set()
     assert not fresh.path.exists()
     assert len(list(tmp_path.glob("results-before-*.jsonl"))) == 1
+
+
+def test_memory_counts_what_is_held_and_not_what_is_mapped(tmp_path: Path) -> None:
+    size = 40_000_000
+    np.save(tmp_path / "a.npy", np.ones(size, dtype=np.uint8))
+    before = memory.settled()
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    assert mapped.sum() == size  # all of its pages were read
+    with_mapped = memory.settled() - before
+    held = np.ones(size, dtype=np.uint8)
+    with_held = memory.settled() - before
+    del held
+    after = memory.settled() - before
+    if before == 0:
+        pytest.skip("this system does not say how much memory a process holds")
+    assert abs(with_mapped) < size / 4
+    assert 0.75 * size < with_held < 1.25 * size
+    assert abs(after) < size / 4
 
 
 def test_truth_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
