@@ -222,12 +222,16 @@ def losses(lines: list[Line], data: str) -> list[str]:
     curves = fronts(of(lines, "peers", data, "point"))
     for level in LEVELS:
         best = best_of_ours(curves, level)
-        for name, front in curves.items():
-            rate = rate_at(front, level)
-            if is_ours(name) or rate is None or (best and rate <= best[1]):
-                continue
-            than = f"{rate / best[1]:.1f} times the {best[1]:,.0f} of {best[0]}" if best else "ours does not reach it"
-            said.append(f"Speed: at recall@10 of {level}, {name} answers {rate:,.0f} queries/s, {than}.")
+        rates = {name: rate for name, front in curves.items() if not is_ours(name) and (rate := rate_at(front, level))}
+        faster = sorted((name for name in rates if not best or rates[name] > best[1]), key=lambda name: -rates[name])
+        if not faster:
+            continue
+        mine = f"ours answers at most {best[1]:,.0f} queries/s ({best[0]})" if best else "ours does not reach it"
+        told = [
+            f"{name} {rates[name]:,.0f}" + (f" ({rates[name] / best[1]:.1f} times as many)" if best else "")
+            for name in faster
+        ]
+        said.append(f"Speed at recall@10 of {level}: {mine}; faster are {', '.join(told)}.")
     built = {line["competitor"]: line for line in of(lines, "peers", data, "build")}
     default = built.get("lethevec (default)")
     if default:
@@ -260,9 +264,9 @@ def meaning(lines: list[Line], data: str) -> list[str]:
     if all((name, step) in areas for name in (usr, base) for step in ("low", "high")):
         gains = [100 * (areas[usr, step] / areas[base, step] - 1) for step in ("low", "high")]
         there = paper.IMPROVEMENTS.get((key or "", "usr"))
-        beside = f"; the paper, on the whole of its set, has {there[0]:+d} % and {there[1]:+d} %" if there else ""
+        beside = f"; on the whole of its set the paper has {there[0]:+d} % and {there[1]:+d} %" if there else ""
         told = f"{gains[0]:+.0f} % with short codes and {gains[1]:+.0f} % with long ones"
-        said.append(f"The area under the precision-recall curve of USR beside that of simHash is {told}{beside}.")
+        said.append(f"USR's area under the precision-recall curve, against that of simHash: {told}{beside}.")
     said += _speed(lines, data) + _forgetting(lines, data)
     return said
 

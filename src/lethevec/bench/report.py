@@ -79,6 +79,8 @@ def _machine(lines: list[Line]) -> list[str]:
             f"{machine['load']:.1f} at the start, {machine['system']}, Python {machine['python']}; {versions}; "
             f"commit {machine['commit']}."
         )
+        took = sum(line["seconds"] for line in lines if line["run"] == run and line.get("ended"))
+        said.append(f"It took {took / 60:.0f} minutes.")
         options = {k: v for k, v in first["parameters"].items() if v not in (None, [], "", ())}
         said.append("Options: " + ", ".join(f"{name} = {value}" for name, value in options.items()) + ".")
     return said

@@ -37,10 +37,10 @@ class Results:
         if kept:  # what a stopped run left half-written is dropped
             _write(self.path, kept, "w")
 
-    def stage(self, part: str, data: str, lines: Iterable[Mapping[str, Any]], key: str) -> None:
-        """Write a stage that has ended."""
+    def stage(self, part: str, data: str, lines: Iterable[Mapping[str, Any]], key: str, seconds: float = 0.0) -> None:
+        """Write a stage that has ended, after so many seconds."""
         common = {**self.context, "part": part, "data": data, "stage": key}
-        _write(self.path, [{**common, **line} for line in lines] + [{**common, "ended": True}], "a")
+        _write(self.path, [{**common, **line} for line in lines] + [{**common, "ended": True, "seconds": seconds}], "a")
         self.done.add(key)
 
 

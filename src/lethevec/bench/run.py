@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class Run:
             self.note(f"{title}: done before")
             return
         self.note(title)
+        begin = time.monotonic()
         try:
             lines = measure(with_)
         finally:
@@ -68,7 +69,7 @@ class Run:
         about = {"records": len(given.data.train), "dim": given.data.dim, "metric": given.data.metric}
         queries = len(given.data.test)
         told = [{"step": name, **about, "queries": queries, **line} for line in [*with_.lines, *lines]]
-        self.results.stage(part, given.data.name, told, key)
+        self.results.stage(part, given.data.name, told, key, time.monotonic() - begin)
 
     def first(self, given: Prepared, records: int) -> Prepared:
         """The first records of a set, with their truth, from the cache; the whole set when it has no more, or for 0."""
@@ -101,8 +102,3 @@ def ours(**options: Any) -> list[Competitor]:
     """Ours as it is by default, and with each source of candidates."""
     found = [Competitor("lethevec (default)", "lethevec", {"source": None, **options})]
     return found + [Competitor(f"lethevec ({name})", "lethevec", {"source": name, **options}) for name in SOURCES]
-
-
-def told(line: Mapping[str, Any]) -> str:
-    """Why a competitor is out."""
-    return f"skipped: {line['skipped']}" if "skipped" in line else f"failed: {line['error']}"
