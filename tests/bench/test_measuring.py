@@ -14,7 +14,9 @@ import pytest
 from lethevec.bench import analysis, harness, memory, paper, peers_part, prepared, results, sessions, turns
 from lethevec.bench.harness import F32, Data, Ids
 from lethevec.bench.paper2 import area, curve, right_answers
+from lethevec.bench.paper3 import beyond
 from lethevec.bench.peer import Peer, thinned
+from lethevec.bench.residue import found_of
 from lethevec.bench.results import Results
 from lethevec.bench.worker import Worker, WorkerError
 
@@ -66,6 +68,25 @@ def test_sets_are_recognised_by_name() -> None:
     assert paper.expansions("deep-image-96-angular") == (2, 3, 4, 5, 6, 7, 8)
     assert paper.expansions("words") == (2, 4, 6, 8, 10, 12, 16, 20)
     assert paper.expansions("words", quick=True) == (2, 10, 20)
+
+
+# Residue -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_survivors_have_in_common_with_the_deleted_is_no_trace(tmp_path: Path) -> None:
+    """Vectors of small whole numbers, as in SIFT: six in a row are often the same as in another."""
+    rng = np.random.default_rng(1)
+    vectors = np.where(np.arange(64) < 24, np.arange(64) % 3, rng.integers(1, 200, (50, 64))).astype(np.float32)
+    gone, left = vectors[:5], vectors[5:]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(left.tobytes())
+    chance = found_of(gone, tmp_path / "a")
+    assert min(chance) > 0
+    assert beyond(found_of(gone, tmp_path / "a"), chance) == 0
+    for kept, expected in ((gone[2].tobytes(), 1), (gone[2].tobytes()[120:200], 1), (gone.tobytes(), 5)):
+        (tmp_path / "b").mkdir(exist_ok=True)
+        (tmp_path / "b" / "file").write_bytes(left[:20].tobytes() + kept + left[20:].tobytes())
+        assert beyond(found_of(gone, tmp_path / "b"), chance) == expected
 
 
 # Turns ---------------------------------------------------------------------------------------------------------------

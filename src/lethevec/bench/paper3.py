@@ -137,17 +137,20 @@ def decay(run: Run, field: Field) -> list[Line]:
     order = np.random.default_rng(11).permutation(len(data.train))
     stay = order[-(10 if run.options.quick else LOOKED_FOR) :].tolist()
     truths = [_survivors(run, field, order, level) for level in LEVELS]
+    marks = [round(level * len(order)) for level in (0.0, *LEVELS)]
+    chances = [_by_chance(field, order, until, len(stay)) for until in marks]
     lines: list[Line] = []
     for competitor in [Competitor("lethevec, in memory", "index"), Competitor("lethevec, durable", "store"), *rivals()]:
         if _start(field, competitor) and field.ask(competitor.name, "tune", target=TARGET) is not None:
             done = 0
-            for level, nearest in zip((0.0, *LEVELS), (data.nearest, *truths), strict=True):
-                until = round(level * len(order))
-                line = _at_level(field, competitor, order, done, until, nearest, stay)
-                if line is None:
+            for place, nearest in enumerate((data.nearest, *truths)):
+                line = _at_level(field, competitor, order, (done, marks[place]), nearest)
+                files = line and _files(field, competitor.name, order[: marks[place]], chances[place], stay)
+                if line is None or files is None:
                     break
-                lines.append({**line, "level": level})
-                done = until
+                lines.append({**line, **files, "level": (0.0, *LEVELS)[place]})
+                _tell(field, lines[-1])
+                done = marks[place]
         field.close()
     return lines
 
@@ -163,12 +166,12 @@ def _survivors(run: Run, field: Field, order: Ids, level: float) -> Any:
     return prepared.read(folder).nearest
 
 
-def _at_level(
-    field: Field, competitor: Competitor, order: Ids, done: int, until: int, nearest: Any, stay: list[int]
-) -> Line | None:
+def _at_level(field: Field, competitor: Competitor, order: Ids, part: tuple[int, int], nearest: Any) -> Line | None:
+    """Delete one part of the order, and look at the answers and the memory."""
+    begin, until = part
     took: float | None = 0.0
-    if until > done:
-        took = field.ask(competitor.name, "delete", rows=order[done:until].tolist())
+    if until > begin:
+        took = field.ask(competitor.name, "delete", rows=order[begin:until].tolist())
         if took is None:
             return None
     got = field.ask(competitor.name, "look", k=10)
@@ -179,18 +182,39 @@ def _at_level(
     data = field.data
     truth = harness.Data(data.name, data.metric, data.train, data.test, nearest)
     recall = harness.recall(truth, np.where(ghosts, -1, ids))
-    files = _files(field, competitor.name, order[:until][-len(stay) :].tolist(), stay)
-    if files is None:
-        return None
-    field.note(
-        f"  {competitor.name}, {until:,} deleted: recall {recall:.3f}, {got['bytes'] / 1e6:.0f} MB in memory, "
-        f"{files['file_bytes'] / 1e6:.1f} MB in files, traces of {files['traces']} of {files['looked_for']}"
-    )
     line = {"what": "decay", "competitor": competitor.name, "deleted": until, "seconds": took, "recall": recall}
-    return {**line, "ghosts": int(ghosts.sum()), **got, **files}
+    return {**line, "ghosts": int(ghosts.sum()), **got}
 
 
-def _files(field: Field, name: str, gone: list[int], stay: list[int]) -> Line | None:
+def _tell(field: Field, line: Line) -> None:
+    field.note(
+        f"  {line['competitor']}, {line['deleted']:,} deleted: recall {line['recall']:.3f}, "
+        f"{line['bytes'] / 1e6:.0f} MB in memory, {line['file_bytes'] / 1e6:.1f} MB in files, traces of "
+        f"{line['traces']} of {line['looked_for']}"
+    )
+
+
+def _looked_for(field: Field, order: Ids, count: int) -> F32:
+    """Those of the deleted that are searched for."""
+    return _given(field, order[-count:].tolist())
+
+
+def _by_chance(field: Field, order: Ids, until: int, count: int) -> list[float]:
+    """Of each that is searched for, the share that the survivors have in common with it: runs of zeros, say."""
+    if not until:
+        return []
+    with tempfile.TemporaryDirectory(prefix="lethevec-bench-") as folder:
+        left = _given(field, np.sort(order[until:]).tolist())
+        (Path(folder) / "survivors").write_bytes(left.tobytes() + bytes(4096))
+        return found_of(_looked_for(field, order[:until], count), Path(folder))
+
+
+def beyond(found: list[float], chance: list[float]) -> int:
+    """How many are found in part that the survivors do not explain."""
+    return sum(share > expected for share, expected in zip(found, chance, strict=True))
+
+
+def _files(field: Field, name: str, gone: Ids, chance: list[float], stay: list[int]) -> Line | None:
     """Save, and search the files, here and not in the competitor's process, whose memory is being watched."""
     place = Path(tempfile.mkdtemp(prefix="lethevec-bench-"))
     try:
@@ -199,14 +223,14 @@ def _files(field: Field, name: str, gone: list[int], stay: list[int]) -> Line | 
             return None
         folder = Path(saved)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        left = found_of(_given(field, gone), folder) if gone else []
+        left = found_of(_looked_for(field, gone, len(stay)), folder) if len(gone) else []
         # Where the living cannot be found either, finding nothing of the deleted says nothing.
         control = found_of(_given(field, stay[:5]), folder)
     finally:
         shutil.rmtree(place)
-    traces, whole = sum(share > 0 for share in left), sum(share == 1 for share in left)
-    seen = {"control": sum(share > 0 for share in control), "control_of": len(control)}
-    return {"file_bytes": size, "looked_for": len(gone), "traces": traces, "whole": whole, **seen}
+    found = {"file_bytes": size, "looked_for": len(left), "traces": beyond(left, chance)}
+    whole = sum(share == 1 > expected for share, expected in zip(left, chance, strict=True))
+    return {**found, "whole": whole, "control": sum(share == 1 for share in control), "control_of": len(control)}
 
 
 def _given(field: Field, rows: list[int]) -> F32:
