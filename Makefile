@@ -11,7 +11,7 @@ help:
 	@echo "make test    the test suite"
 	@echo "make lint    ruff, mypy, import rules"
 	@echo "make docs    the documents as a site, in site/"
-	@echo "make bench   speed beside the peers, a short run"
+	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native kernels without Python, against the golden files"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
@@ -98,8 +98,10 @@ test-tsan:
 	cmake --build build/tsan --parallel 2
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
 
+# `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
+BENCH ?= all --quick
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m lethevec.bench $(BENCH)
 
 clean:
 	rm -rf build dist site $(VENV)/.installed-* $(VENV)/.needs-*

@@ -308,7 +308,7 @@ def beside_faiss(vectors: F32, true: I64, sample: I64) -> None:
             for name, seconds in took.items()
         ],
     )
-    print(f"  {n:,} vectors are few. On more, and beside more peers: make bench")
+    print(f"  {n:,} vectors are few. On more, and beside more peers: make bench, or lethevec bench -- --help")
 
 
 if __name__ == "__main__":

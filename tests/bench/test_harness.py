@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import THREAD_VARIABLES, harness
-from benchmarks.harness import Data, Timing
 from lethevec import datasets
+from lethevec.bench import THREAD_VARIABLES, harness, process
+from lethevec.bench.harness import Data, Timing
 
 
 def line_data(metric: str = "l2") -> Data:
     """Points 0, 1, 2, ... on a line (with a second coordinate, so that angles differ too), and three queries."""
     train = np.stack([np.arange(40.0), np.ones(40)], axis=1).astype(np.float32)
     test = np.array([[10, 1], [0, 1], [30, 2]], dtype=np.float32)
-    return harness._with_truth("line", metric, train, test, k=20)
+    return harness.with_truth("line", metric, train, test, k=20)
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -110,8 +112,29 @@ def test_report_records_what_the_figures_depend_on(tmp_path: Path, capsys: pytes
     assert "| long name | 1     |\n| b         | 22    |" in capsys.readouterr().out
 
 
-def test_one_thread_unless_told_otherwise() -> None:
-    assert all(os.environ[name] for name in THREAD_VARIABLES)
+def test_one_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert not process.is_limited()
+    limited = process.environment()
+    assert {name: limited[name] for name in THREAD_VARIABLES} == {
+        **dict.fromkeys(THREAD_VARIABLES, "1"),
+        "OMP_NUM_THREADS": "3",
+    }
+
+
+def test_a_benchmark_starts_over_in_a_process_with_the_variables_set(tmp_path: Path) -> None:
+    """As a user starts it, with none of them set: NumPy is loaded before our code runs, so a new process is needed."""
+    environment = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
+    command = [sys.executable, "-m", "lethevec.bench.residue", "--vectors", "200", "--forget", "5", "--dim", "8"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("*.jsonl")
+    threads = json.loads(found.read_text().splitlines()[0])["machine"]["threads"]
+    assert threads == dict.fromkeys(THREAD_VARIABLES, "1")
 
 
 def test_without_data_the_bundled_words_are_used_and_it_is_said(

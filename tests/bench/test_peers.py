@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 import lethevec
-from benchmarks import harness, peers
-from benchmarks.encode import Dense, agreement
-from benchmarks.harness import F32, Data, Ids
-from benchmarks.peer import Peer, queries_for, tune_to
+from lethevec.bench import harness, peers
+from lethevec.bench.encode import Dense, agreement
+from lethevec.bench.harness import F32, Data, Ids
+from lethevec.bench.peer import Peer, queries_for, tune_to
 
 # Peers are others' code: their warnings at import are not ours to fix.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -23,7 +23,7 @@ def small(metric: str, n: int = 3000, dim: int = 24) -> Data:
     points = centres[rng.integers(0, 60, n + 50)] + rng.standard_normal((n + 50, dim))
     points *= rng.uniform(0.6, 1.6, (n + 50, 1))
     points = points.astype(np.float32)
-    return harness._with_truth(f"small-{metric}", metric, points[:n], points[n:])
+    return harness.with_truth(f"small-{metric}", metric, points[:n], points[n:])
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lethevec
-from benchmarks import compare, encode, harness, scan
+from lethevec.bench import compare, encode, harness, scan
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("faiss")
@@ -94,7 +94,7 @@ def test_scan_with_other_instructions(data: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SystemExit) as ended:
         scan.main(["--data", data, "--isa", "scalar", "--parts", "search"])
     assert ended.value.code == 7
-    assert seen["command"][1:] == ["-m", "benchmarks.scan", "--data", data, "--parts", "search"]
+    assert seen["command"][1:] == ["-m", "lethevec.bench.scan", "--data", data, "--parts", "search"]
     assert seen["env"]["LETHEVEC_ISA"] == "scalar"
 
 

@@ -1,0 +1,76 @@
+"""Results of a run as JSON lines, a stage at a time, so that a run that was stopped goes on where it was.
+
+A stage is what is measured together (one part, one data set, the competitors that took turns). Its lines are written
+at once when it ends, followed by a line that says so; lines of a stage that did not end are never read. A stage's key
+holds everything that its figures depend on, so other options are another stage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from .harness import machine, plain
+
+Line = dict[str, Any]
+NAME = "results.jsonl"
+
+
+class Results:
+    """The file of a run."""
+
+    def __init__(self, folder: Path, parameters: Mapping[str, Any], *, resume: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / NAME
+        self.run = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        self.context = {"run": self.run, "parameters": dict(parameters), "machine": machine()}
+        kept: list[Line] = []
+        if self.path.exists():
+            if resume:
+                kept = read(self.path)
+            else:
+                self.path.rename(folder / f"results-before-{self.run}.jsonl")
+        self.done = {line["stage"] for line in kept if line.get("ended")}
+        if kept:  # what a stopped run left half-written is dropped
+            _write(self.path, kept, "w")
+
+    def stage(self, part: str, data: str, lines: Iterable[Mapping[str, Any]], key: str, seconds: float = 0.0) -> None:
+        """Write a stage that has ended, after so many seconds."""
+        common = {**self.context, "part": part, "data": data, "stage": key}
+        _write(self.path, [{**common, **line} for line in lines] + [{**common, "ended": True, "seconds": seconds}], "a")
+        self.done.add(key)
+
+
+def _write(path: Path, lines: Iterable[Mapping[str, Any]], mode: str) -> None:
+    text = "".join(json.dumps(line, default=plain) + "\n" for line in lines)
+    with path.open(mode, encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of all stages that ended, each stage once: the last time that it was run."""
+    stages: dict[str, list[Line]] = {}
+    now: dict[str, list[Line]] = {}
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:  # the last line of a run that was killed while it wrote
+            continue
+        key = line.get("stage", "")
+        now.setdefault(key, []).append(line)
+        if line.get("ended"):
+            stages.pop(key, None)
+            stages[key] = now.pop(key)
+    return [line for lines in stages.values() for line in lines]
+
+
+def results_of(lines: Iterable[Line], part: str, data: str | None = None) -> list[Line]:
+    """The results of a part, without the lines that end a stage."""
+    return [
+        line
+        for line in lines
+        if line["part"] == part and not line.get("ended") and (data is None or line["data"] == data)
+    ]
