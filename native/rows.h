@@ -52,6 +52,8 @@ public:
 
     int64_t chunk_rows() const { return int64_t{1} << shift_; }
     int64_t chunks() const { return static_cast<int64_t>(chunks_.size()); }
+    // Norms and first-stage codes of as many chunks, from a multiple of it on, lie side by side.
+    int64_t chunks_together() const { return chunks_together_; }
     const Chunk& chunk(int64_t c) const { return chunks_[static_cast<size_t>(c)]; }
     const Chunk& chunk_of(uint32_t row) const { return chunks_[row >> shift_]; }
     int64_t place(uint32_t row) const { return row & ((uint32_t{1} << shift_) - 1); }

@@ -35,6 +35,7 @@ constexpr int64_t CHUNK_BYTES = 16;  // bytes whose scores are summed in eight b
 enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
 
 // What a scan found: rows (counted from the first block's), their scores and, unless the score is the key, their norms.
+// Has room for all rows that are scanned; what lies past those found is undefined.
 struct Found {
     uint32_t* rows;
     uint16_t* scores;
