@@ -17,6 +17,8 @@ struct Output {
     // sum_i weights_i <b_i, R_i^T x> (superbit, project: weights 1; usr: of x * entry_gain; progressive: of x/|x|): how far the
     // code points along what it codes. May be null.
     double* alignment = nullptr;
+    // |x|, which progressive finds anyway; the others leave it alone. May be null.
+    double* norms = nullptr;
 };
 
 // A query against the first-stage bits. Weights are whole numbers, so every instruction set finds the same sums however it
