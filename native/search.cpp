@@ -163,7 +163,7 @@ public:
             reservoirs[i].finish();
             hits_.clear();
             if (keep) {
-                query_ = std::move(queries[i]);
+                std::swap(query_, queries[i]);  // so that either is wiped
                 found_ = reservoirs[i].rows;
                 rerank();
             } else {
