@@ -122,6 +122,13 @@ void bind_index(nb::module_& module) {
             },
             "ids"_a.noconvert(), "ignore_unknown"_a)
         .def(
+            "forget_one",
+            [](Index& self, int64_t id) {
+                nb::gil_scoped_release released;
+                return self.forget(&id, 1, true) == 1;
+            },
+            "id"_a)
+        .def(
             "add_codes",
             [](Index& self, Array<const uint8_t, 2> codes, Array<const float, 1> norms, Array<const float, 1> factors,
                Ids ids, int64_t threads) {

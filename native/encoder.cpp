@@ -11,8 +11,8 @@ int64_t Encoder::scratch() const {
 void Encoder::encode(const float* x, int64_t n, uint8_t* codes, double* norms, float* factors, double* alignment,
                      float* scratch) const {
     const Kernels& kernels = active();
-    const Output out{nullptr, codes, bits, alignment};
-    kernels.norms(x, dim, n, norms);
+    const Output out{nullptr, codes, bits, alignment, norms};
+    if (family != Family::progressive) kernels.norms(x, dim, n, norms);
     switch (family) {
         case Family::simhash: kernels.project(projection->matrix(), dim, x, n, out, scratch); break;
         case Family::superbit: kernels.superbit(frame->view(), x, n, out, scratch); break;

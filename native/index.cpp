@@ -58,6 +58,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) 
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     try {
         for (int64_t i = 0; i < n; ++i) {
+            rows_.ask_for(ids, i, n);
             const uint32_t found = rows_.find(ids[i]);
             if (found != Rows::NONE)
                 throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
@@ -103,6 +104,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     std::vector<uint32_t> rows;
     rows.reserve(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
         const uint32_t row = rows_.find(ids[i]);
         if (row != Rows::NONE)
             rows.push_back(row);
@@ -196,22 +198,22 @@ void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double 
     if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
     if (!layout.has_factor) return;
     const int64_t first = first_bits(), bits = encoder_->bits;
-    for (int64_t g = 0; g < layout.scan_bytes; ++g) {
-        const int64_t in_byte = std::min<int64_t>(8, first - 8 * g);
-        *rows_.scan_byte(row, g) = static_cast<uint8_t>(code[g] & ((1 << in_byte) - 1));
+    if (layout.scan_bytes) {
+        uint8_t* byte = rows_.scan_byte(row, 0);
+        for (int64_t g = 0; g + 1 < layout.scan_bytes; ++g) byte[g * BLOCK] = code[g];
+        const int64_t g = layout.scan_bytes - 1;
+        byte[g * BLOCK] = static_cast<uint8_t>(code[g] & ((1 << (first - 8 * g)) - 1));
     }
     uint32_t* tail = rows_.tail(row);
     std::memcpy(tail, &factor, sizeof factor);
+    const int64_t bytes = encoder_->code_bytes();
     for (int64_t w = 0; w < layout.tail_words; ++w) {
-        uint32_t word = 0;
-        const int64_t from = first + 32 * w, to = std::min(bits, from + 32);
-        for (int64_t j = from; j < to;) {
-            // As many bits as the byte has left.
-            const int64_t take = std::min<int64_t>(8 - (j & 7), to - j);
-            word |= static_cast<uint32_t>((code[j >> 3] >> (j & 7)) & ((1 << take) - 1)) << (j - from);
-            j += take;
-        }
-        tail[1 + w] = word;
+        // Words start anywhere in a byte: five bytes have all their bits.
+        const int64_t from = first + 32 * w, left = bits - from;
+        uint64_t five = 0;
+        std::memcpy(&five, code + from / 8, static_cast<size_t>(std::min<int64_t>(5, bytes - from / 8)));
+        five >>= from % 8;
+        tail[1 + w] = static_cast<uint32_t>(left < 32 ? five & ((uint64_t{1} << left) - 1) : five);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "dispatch.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -13,8 +14,11 @@ namespace {
 constexpr int64_t CHUNK_BITS = CHUNK_BYTES * 8;
 constexpr double PI = 3.14159265358979323846;
 
-// Whole weights for the first-stage bits: the largest scale at which no chunk's weights add up to more than 255. Returns it.
-double first_weights(const float* values, int64_t bits, std::vector<int32_t>& weights) {
+// Whole weights for the first-stage bits: the largest scale at which no chunk's weights add up to more than 255, nor all of
+// them to more than sixteen bits hold. Returns it.
+double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& weights) {
+    const int64_t chunks = std::max<int64_t>(1, (bits + CHUNK_BITS - 1) / CHUNK_BITS);
+    const auto most = static_cast<int32_t>(std::min<int64_t>(255, UINT16_MAX / chunks));
     double heaviest = 0.0;
     for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
         double sum = 0.0;
@@ -22,7 +26,7 @@ double first_weights(const float* values, int64_t bits, std::vector<int32_t>& we
             sum = sum + std::fabs(static_cast<double>(values[j]));
         heaviest = std::max(heaviest, sum);
     }
-    double scale = heaviest > 0.0 ? 255.0 / heaviest : 0.0;
+    double scale = heaviest > 0.0 ? static_cast<double>(most) / heaviest : 0.0;
     for (;;) {
         bool fits = true;
         for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
@@ -32,7 +36,7 @@ double first_weights(const float* values, int64_t bits, std::vector<int32_t>& we
                 weights[static_cast<size_t>(j)] = static_cast<int32_t>(v * scale + 0.5);
                 sum += weights[static_cast<size_t>(j)];
             }
-            fits = fits && sum <= 255;
+            fits = fits && sum <= most;
         }
         if (fits) return scale;
         scale = scale * 0.99;
@@ -40,6 +44,14 @@ double first_weights(const float* values, int64_t bits, std::vector<int32_t>& we
 }
 
 }  // namespace
+
+PreparedQuery::~PreparedQuery() {
+    wipe(vector.data(), vector.size() * sizeof(float));
+    wipe(tables.data(), tables.size());
+    wipe(tail_weights.data(), tail_weights.size());
+    wipe(tail_signs.data(), tail_signs.size() * sizeof(uint32_t));
+    wipe(code.data(), code.size() * sizeof(uint64_t));
+}
 
 void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x) {
     active().norms(x, d, 1, &query.norm);
@@ -53,24 +65,23 @@ void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float*
 
 void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, int64_t first, const float* x) {
     const int64_t d = encoder.dim, bits = encoder.bits;
-    AlignedVector<float> scratch(static_cast<size_t>(encoder.scratch()));
+    Wiped<float> scratch(encoder.scratch());
     prepare_vector(query, metric, d, x);
     if (hamming) {
         const int64_t words = (bits + 63) / 64;
         query.code.assign(static_cast<size_t>(words), 0);
         double norm = 0, alignment = 0;
         float factor = 0;
-        encoder.encode(x, 1, reinterpret_cast<uint8_t*>(query.code.data()), &norm, &factor, &alignment, scratch.data());
+        encoder.encode(x, 1, reinterpret_cast<uint8_t*>(query.code.data()), &norm, &factor, &alignment, scratch.at(0));
         return;
     }
 
-    std::vector<float> values(static_cast<size_t>(bits)), direction(static_cast<size_t>(d));
+    Wiped<float> values(bits), direction(d);
     const double inverse = query.norm > 0.0 ? 1.0 / query.norm : 0.0;
-    for (int64_t j = 0; j < d; ++j)
-        direction[static_cast<size_t>(j)] = static_cast<float>(static_cast<double>(x[j]) * inverse);
-    encoder.coordinates(direction.data(), values.data(), scratch.data());
+    for (int64_t j = 0; j < d; ++j) *direction.at(j) = static_cast<float>(static_cast<double>(x[j]) * inverse);
+    encoder.coordinates(direction.at(0), values.at(0), scratch.at(0));
     int32_t half = 0;
-    const double scale = first_tables(values.data(), first, query.tables, half);
+    const double scale = first_tables(values.at(0), first, query.tables, half);
     const int64_t bytes = (first + 7) / 8;
     // sqrt(2/(pi d)) is the mean size of a unit vector's coordinate: what <b, v> comes to, per bit, for a record itself.
     const double mean_alignment = static_cast<double>(first) * std::sqrt(2.0 / (PI * static_cast<double>(d)));
@@ -82,11 +93,12 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool h
     query.twice_norm = static_cast<float>(2.0 * query.norm);
 
     query.tail_unit = static_cast<float>(
-        tail_weights(values.data() + first, bits - first, query.tail_weights, query.tail_signs, query.tail_half));
+        tail_weights(values.at(first), bits - first, query.tail_weights, query.tail_signs, query.tail_half));
 }
 
 double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tables, int32_t& half) {
-    std::vector<int32_t> weights(static_cast<size_t>(bits));
+    Wiped<int32_t> whole(bits);
+    AlignedVector<int32_t>& weights = whole.data;
     const double scale = first_weights(values, bits, weights);
     const int64_t bytes = (bits + 7) / 8;
     tables.assign(static_cast<size_t>(bytes * 32), 0);

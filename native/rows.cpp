@@ -17,7 +17,7 @@ constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
 constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
 constexpr int64_t HEADS_PER_PIECE = 4096;
 constexpr int64_t MIN_BUCKETS = 16;
-constexpr int64_t ROWS_PER_BUCKET = 2;
+constexpr int64_t ROWS_PER_BUCKET = 1;
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -49,7 +49,7 @@ void release(uint8_t* memory) {
 }  // namespace
 
 Rows::Rows(Layout layout) : layout_(layout), key_(process_key()) {
-    const int64_t row = 16 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words;
+    const int64_t row = 20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words;
     shift_ = MIN_SHIFT;
     while (shift_ < MAX_SHIFT && (row << (shift_ + 1)) <= CHUNK_TARGET) ++shift_;
     chunks_together_ = ROWS_SCANNED_TOGETHER >> shift_;
@@ -71,7 +71,7 @@ Rows::~Rows() {
 
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
-    return aligned(8 * n) + aligned(4 * n) + aligned(4 * n * layout_.dim) + aligned(4 * n * tail_stride()) +
+    return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + aligned(4 * n * tail_stride()) +
            aligned(8 * n * layout_.hamming_words);
 }
 
@@ -86,7 +86,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     };
     Chunk chunk;
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
-    chunk.next = reinterpret_cast<uint32_t*>(take(4 * n));
+    chunk.links = reinterpret_cast<Link*>(take(8 * n));
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
     chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
@@ -119,18 +119,18 @@ void Rows::drop_chunk() {
     }
 }
 
-uint64_t Rows::hash(int64_t id) const {
+uint32_t Rows::hash(int64_t id) const {
     uint64_t z = static_cast<uint64_t>(id) ^ key_;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
+    return static_cast<uint32_t>(z ^ (z >> 31));
 }
 
 // With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
-int64_t Rows::bucket(uint64_t hash, int64_t buckets) const {
-    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets));
+int64_t Rows::bucket(uint32_t hash) const {
+    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
     const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
-    return wide < buckets ? wide : wide - (int64_t{1} << high);
+    return wide < buckets_ ? wide : wide - (int64_t{1} << high);
 }
 
 uint32_t& Rows::head(int64_t b) { return heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)]; }
@@ -139,24 +139,62 @@ uint32_t Rows::head(int64_t b) const {
 }
 
 uint32_t Rows::find(int64_t wanted) const {
-    uint32_t row = head(bucket(hash(wanted), buckets_));
-    while (row != NONE && id(row) != wanted) row = chunk_of(row).next[place(row)];
+    const uint32_t hashed = hash(wanted);
+    uint32_t row = head(bucket(hashed));
+    while (row != NONE) {
+        const Link& link = link_of(row);
+        if (link.hash == hashed && id(row) == wanted) break;
+        row = link.next;
+    }
     return row;
 }
 
+// A record is found by steps, each of which says where the next one goes: bucket, first row, second row.
+void Rows::ask_for(const int64_t* ids, int64_t i, int64_t n) const {
+    constexpr int64_t STEP = 8;
+    if (i + 3 * STEP < n) {
+        const int64_t b = bucket(hash(ids[i + 3 * STEP]));
+        __builtin_prefetch(&heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)]);
+    }
+    if (i + 2 * STEP < n) ask_for_first(bucket(hash(ids[i + 2 * STEP])));
+    if (i + STEP < n) ask_for_second(bucket(hash(ids[i + STEP])));
+}
+
+void Rows::ask_for_first(int64_t b) const {
+    const uint32_t row = head(b);
+    if (row != NONE) __builtin_prefetch(&link_of(row));
+}
+
+void Rows::ask_for_second(int64_t b) const {
+    const uint32_t row = head(b), second = row == NONE ? NONE : link_of(row).next;
+    if (second != NONE) __builtin_prefetch(&link_of(second));
+}
+
 void Rows::link(uint32_t row) {
-    uint32_t& first = head(bucket(hash(id(row)), buckets_));
-    chunk_of(row).next[place(row)] = first;
+    Link& own = link_of(row);
+    uint32_t& first = head(bucket(own.hash));
+    own.next = first;
     first = row;
 }
 
 void Rows::unlink(uint32_t row) {
-    uint32_t* at = &head(bucket(hash(id(row)), buckets_));
-    while (*at != row) at = &chunk_of(*at).next[place(*at)];
-    *at = chunk_of(row).next[place(row)];
+    const Link& own = link_of(row);
+    uint32_t* at = &head(bucket(own.hash));
+    while (*at != row) at = &link_of(*at).next;
+    *at = own.next;
 }
 
-// One more bucket, which takes its share of the one it was split from.
+// The rows of a chain that is no bucket's any more.
+void Rows::relink_all(uint32_t row) {
+    while (row != NONE) {
+        const uint32_t following = link_of(row).next;
+        link(row);
+        row = following;
+    }
+}
+
+// One more bucket, which takes its share of the one it was split from. Buckets are split in order, so the rows of those that
+// are next are asked for early.
 void Rows::grow_map() {
     if (buckets_ % HEADS_PER_PIECE == 0) {
         heads_.reserve(heads_.size() + 1);
@@ -164,27 +202,22 @@ void Rows::grow_map() {
         std::fill_n(heads_.back().get(), HEADS_PER_PIECE, NONE);
     }
     const int64_t added = buckets_++;
-    head(added) = NONE;
     if (added == 0) return;
-    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(added));
-    uint32_t row = head(added - (int64_t{1} << high));
-    head(added - (int64_t{1} << high)) = NONE;
-    while (row != NONE) {
-        const uint32_t following = chunk_of(row).next[place(row)];
-        link(row);
-        row = following;
-    }
+    const int64_t split = added - (int64_t{1} << (63 - __builtin_clzll(static_cast<unsigned long long>(added))));
+    ask_for_first(std::min(split + 16, added));
+    ask_for_second(std::min(split + 8, added));
+    const uint32_t row = head(split);
+    head(split) = NONE;
+    relink_all(row);
 }
 
 void Rows::shrink_map() {
-    uint32_t row = head(buckets_ - 1);
+    ask_for_first(std::max<int64_t>(buckets_ - 17, 0));
+    ask_for_second(std::max<int64_t>(buckets_ - 9, 0));
+    const uint32_t row = head(buckets_ - 1);
     head(buckets_ - 1) = NONE;
     --buckets_;
-    while (row != NONE) {
-        const uint32_t following = chunk_of(row).next[place(row)];
-        link(row);
-        row = following;
-    }
+    relink_all(row);
     if (buckets_ % HEADS_PER_PIECE == 0) heads_.pop_back();
 }
 
@@ -200,6 +233,7 @@ uint32_t Rows::append(int64_t id) {
     }
     const auto row = static_cast<uint32_t>(size_++);
     chunk_of(row).ids[place(row)] = id;
+    link_of(row).hash = hash(id);
     link(row);
     return row;
 }
@@ -222,6 +256,7 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     const Chunk &a = chunk_of(from), &b = chunk_of(to);
     const int64_t i = place(from), j = place(to);
     b.ids[j] = a.ids[i];
+    b.links[j].hash = a.links[i].hash;
     b.norms[j] = a.norms[i];
     if (layout_.dim) std::memcpy(vector(to), vector(from), static_cast<size_t>(4 * layout_.dim));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
@@ -236,8 +271,8 @@ void Rows::wipe_row(uint32_t row) {
     if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) wipe(scan_byte(row, g), 1);
-    c.next[i] = 0;
     c.norms[i] = 0.0f;
+    wipe(&c.links[i], sizeof c.links[i]);
     wipe(&c.ids[i], sizeof c.ids[i]);
 }
 
@@ -245,7 +280,7 @@ int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
 int64_t Rows::bytes_of_codes() const {
     return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
 }
-int64_t Rows::bytes_of_map() const { return 12 * size_ + 4 * buckets_; }
+int64_t Rows::bytes_of_map() const { return 16 * size_ + 4 * buckets_; }
 int64_t Rows::bytes_allocated() const {
     return chunks() * chunk_bytes() + static_cast<int64_t>(scanned_.size()) * scanned_bytes() +
            static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;

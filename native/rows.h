@@ -27,10 +27,16 @@ struct Layout {
     int64_t hamming_words = 0; // the whole code, words of 64 bits
 };
 
+// A row's place in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
+struct Link {
+    uint32_t next;  // the next row of the bucket's chain, NONE at its end
+    uint32_t hash;  // of the id, as many bits as any bucket's number has
+};
+
 struct Chunk {
     int64_t* ids;
     float* norms;
-    uint32_t* next;      // the next row of the bucket's chain, NONE at its end
+    Link* links;
     float* vectors;      // (rows, dim)
     uint8_t* scan;       // (rows / 32, scan_bytes, 32)
     uint32_t* tail;      // (rows, tail_stride): the factor, then the words
@@ -52,6 +58,8 @@ public:
 
     int64_t chunk_rows() const { return int64_t{1} << shift_; }
     int64_t chunks() const { return static_cast<int64_t>(chunks_.size()); }
+    // Norms and first-stage codes of as many chunks, from a multiple of it on, lie side by side.
+    int64_t chunks_together() const { return chunks_together_; }
     const Chunk& chunk(int64_t c) const { return chunks_[static_cast<size_t>(c)]; }
     const Chunk& chunk_of(uint32_t row) const { return chunks_[row >> shift_]; }
     int64_t place(uint32_t row) const { return row & ((uint32_t{1} << shift_) - 1); }
@@ -70,6 +78,8 @@ public:
 
     // The row of an id, or NONE.
     uint32_t find(int64_t id) const;
+    // Asks the memory early for what `find` will read of the ids that follow ids[i] in a list of n.
+    void ask_for(const int64_t* ids, int64_t i, int64_t n) const;
     // A new row with this id, everything else zero. The id must not be present. May throw std::bad_alloc, changing nothing.
     uint32_t append(int64_t id);
     // Removes a row: the last row takes its number, and its old place is overwritten.
@@ -89,8 +99,12 @@ private:
     int64_t scanned_bytes() const;
     void add_chunk();
     void drop_chunk();
-    uint64_t hash(int64_t id) const;
-    int64_t bucket(uint64_t hash, int64_t buckets) const;
+    uint32_t hash(int64_t id) const;
+    int64_t bucket(uint32_t hash) const;
+    Link& link_of(uint32_t row) const { return chunk_of(row).links[place(row)]; }
+    void ask_for_first(int64_t bucket) const;
+    void ask_for_second(int64_t bucket) const;
+    void relink_all(uint32_t row);
     uint32_t& head(int64_t bucket);
     uint32_t head(int64_t bucket) const;
     void unlink(uint32_t row);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <shared_mutex>
 #include <vector>
 
@@ -19,39 +20,60 @@ namespace {
 
 constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
-constexpr int64_t SAMPLE_BLOCKS = 128;
+constexpr int64_t SAMPLE_BLOCKS = 64;
+constexpr int64_t RUN_ROWS = 1 << 12;
 constexpr int64_t QUERIES_TOGETHER = 8;  // that share a pass over the codes under Hamming ranking
 
 using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
 
-// The rank-th largest of the numbers; the smallest possible when there are not as many. Numbers are counted in equal intervals
-// first, so that only those of one interval need sorting; which one is found by counting from the top.
-float largest(const std::vector<float>& numbers, int64_t rank) {
-    constexpr int64_t INTERVALS = 1024;
-    if (rank < 1 || rank > static_cast<int64_t>(numbers.size())) return LOWEST;
-    float low = numbers[0], high = numbers[0];
-    for (float number : numbers) {
-        low = std::min(low, number);
-        high = std::max(high, number);
+// The rank-th largest of some numbers, for any rank. Numbers are counted in equal intervals first, so that only those of one
+// interval need sorting; which one is found by counting from the top. A few of the numbers say where the intervals lie; the
+// first and the last take what is beyond.
+class Ranking {
+public:
+    explicit Ranking(const std::vector<float>& numbers) : numbers_(numbers), intervals_(new int32_t[numbers.size()]) {
+        const size_t n = numbers.size(), step = n / 64 + 1;
+        float low = n ? numbers[0] : 0.0f, high = low;
+        for (size_t i = 0; i < n; i += step) {
+            low = std::min(low, numbers[i]);
+            high = std::max(high, numbers[i]);
+        }
+        constexpr auto LAST = static_cast<float>(INTERVALS - 1);
+        const float width = (high - low) / LAST, scale = width > 1e-30f ? 1.0f / width : 0.0f;
+        // Rounding never turns two numbers round, so an interval's numbers are all above those of the one below it.
+        const float* from = numbers.data();
+        int32_t* to = intervals_.get();
+        for (size_t i = 0; i < n; ++i) {
+            float at = (from[i] - low) * scale;
+            at = at > 0.0f ? at : 0.0f;
+            at = at < LAST ? at : LAST;
+            to[i] = static_cast<int32_t>(at);
+        }
+        for (size_t i = 0; i < n; ++i) ++counts_[to[i]];
     }
-    const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
-    // Rounding never turns two numbers round, so an interval's numbers are all above those of the one below it.
-    auto interval = [&](float number) {
-        const float at = (number - low) * scale;
-        return static_cast<int64_t>(at < static_cast<float>(INTERVALS - 1) ? at : static_cast<float>(INTERVALS - 1));
-    };
-    uint32_t counts[INTERVALS] = {};
-    for (float number : numbers) ++counts[interval(number)];
-    int64_t top = INTERVALS - 1, left = rank;
-    while (left > static_cast<int64_t>(counts[top])) left -= counts[top--];
-    std::vector<float> close;
-    close.reserve(counts[top]);
-    for (float number : numbers)
-        if (interval(number) == top) close.push_back(number);
-    const auto at = close.begin() + (left - 1);
-    std::nth_element(close.begin(), at, close.end(), std::greater<float>());
-    return *at;
-}
+
+    // The smallest possible when there are not as many.
+    float largest(int64_t rank) const {
+        if (rank < 1 || rank > static_cast<int64_t>(numbers_.size())) return LOWEST;
+        int32_t top = INTERVALS - 1;
+        int64_t left = rank;
+        while (left > static_cast<int64_t>(counts_[top])) left -= counts_[top--];
+        std::vector<float> close(counts_[top] + 1);
+        for (size_t i = 0, n = 0; i < numbers_.size(); ++i) {  // without a branch: it could not be predicted
+            close[n] = numbers_[i];
+            n += intervals_[i] == top;
+        }
+        const auto at = close.begin() + (left - 1);
+        std::nth_element(close.begin(), at, close.end() - 1, std::greater<float>());
+        return *at;
+    }
+
+private:
+    static constexpr int32_t INTERVALS = 512;
+    const std::vector<float>& numbers_;
+    const std::unique_ptr<int32_t[]> intervals_;
+    uint32_t counts_[INTERVALS] = {};
+};
 
 void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
@@ -88,11 +110,13 @@ public:
           rows_(index.rows_),
           kernels_(active()),
           masks_(masks),
-          eligible_(eligible) {
+          eligible_(eligible),
+          run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
         if (index.source_ && index.source_->ranks()) return;  // it scans by itself
-        chunk_rows_.resize(static_cast<size_t>(rows_.chunk_rows()));
-        chunk_scores_.resize(static_cast<size_t>(rows_.chunk_rows()));
-        chunk_norms_.resize(static_cast<size_t>(rows_.chunk_rows()));
+        const auto most = static_cast<size_t>(run_chunks_ * rows_.chunk_rows());
+        run_rows_.reset(new uint32_t[most]);
+        run_scores_.reset(new uint16_t[most]);
+        run_norms_.reset(new float[most]);
     }
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
@@ -139,7 +163,7 @@ public:
             reservoirs[i].finish();
             hits_.clear();
             if (keep) {
-                query_ = std::move(queries[i]);
+                std::swap(query_, queries[i]);  // so that either is wiped
                 found_ = reservoirs[i].rows;
                 rerank();
             } else {
@@ -225,11 +249,12 @@ private:
         const int64_t count = kernels_.scan(
             query_.scan, query_.kind, chunk.scan + first * rows_.layout().scan_bytes * BLOCK, chunk.norms + first * BLOCK,
             masks_.data() + c * (rows_.chunk_rows() / BLOCK) + first, blocks, threshold,
-            {chunk_rows_.data(), chunk_scores_.data(), chunk_norms_.data()});
+            {run_rows_.get(), run_scores_.get(), run_norms_.get()});
         const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + first * BLOCK);
-        for (int64_t i = 0; i < count; ++i) found_.push_back(base + chunk_rows_[static_cast<size_t>(i)]);
-        scores_.insert(scores_.end(), chunk_scores_.begin(), chunk_scores_.begin() + count);
-        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), chunk_norms_.begin(), chunk_norms_.begin() + count);
+        for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
+        found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
+        scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
+        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), run_norms_.get(), run_norms_.get() + count);
     }
 
     void clear_found() {
@@ -240,8 +265,13 @@ private:
 
     void scan(float threshold) {
         clear_found();
-        for (int64_t c = 0; c < rows_.chunks(); ++c)
-            scan_blocks(c, 0, (rows_.used(c) + BLOCK - 1) / BLOCK, threshold);
+        int64_t chunks = 0;
+        for (int64_t c = 0; c < rows_.chunks(); c += chunks) {
+            // Chunks whose norms and codes lie side by side go together.
+            chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
+            const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
+            scan_blocks(c, 0, (used + BLOCK - 1) / BLOCK, threshold);
+        }
     }
 
     // The first-stage keys of what was found. Where scores are the keys they are counted instead, and keys_ stays empty.
@@ -251,14 +281,24 @@ private:
             for (uint16_t score : scores_) ++counts_[score];
             return;
         }
-        keys_.resize(found_.size());
-        for (size_t i = 0; i < found_.size(); ++i) keys_[i] = query_.first_key(scores_[i], norms_[i]);
+        const size_t n = found_.size();
+        keys_.resize(n);
+        const uint16_t* scores = scores_.data();
+        const float *norms = norms_.data(), gain = query_.scan.gain;
+        const int32_t half = query_.scan.half;
+        float* keys = keys_.data();
+        if (query_.kind == KEY_IP)
+            for (size_t i = 0; i < n; ++i) keys[i] = norms[i] * static_cast<float>(2 * scores[i] - half);
+        else
+            for (size_t i = 0; i < n; ++i)
+                keys[i] = norms[i] * (static_cast<float>(2 * scores[i] - half) * gain - norms[i]);
+        ranking_.reset(new Ranking(keys_));
     }
 
     float key(size_t i) const { return query_.kind == KEY_SCORE ? static_cast<float>(scores_[i]) : keys_[i]; }
 
     float largest_key(int64_t rank) const {
-        if (query_.kind != KEY_SCORE) return largest(keys_, rank);
+        if (query_.kind != KEY_SCORE) return ranking_->largest(rank);
         if (rank > static_cast<int64_t>(scores_.size())) return LOWEST;
         size_t score = counts_.size() - 1;
         for (int64_t left = rank; left > static_cast<int64_t>(counts_[score]); --score) left -= counts_[score];
@@ -390,12 +430,19 @@ private:
         for (size_t i = 0; i < n; ++i) tails_[i] = rows_.tail(found_[i]);
         kernels_.disagreements(tails_.data(), static_cast<int64_t>(n), query_.tail_signs.data(), query_.tail_weights.data(),
                                words, differ_.data(), factors_.data());
-        for (size_t i = 0; i < n; ++i) {
-            const float estimate = query_.estimate(scores_[i], static_cast<int32_t>(differ_[i]), factors_[i]);
-            const float norm = query_.kind == KEY_SCORE ? 0.0f : norms_[i];
-            refined_[i] = query_.key(estimate, norm);
-            if (want_distance) estimated_[i] = estimated_distance(estimate, norm);
-        }
+        const PreparedQuery& query = query_;
+        const uint16_t* scores = scores_.data();
+        const uint32_t* differ = differ_.data();
+        float *factors = factors_.data(), *refined = refined_.data();
+        for (size_t i = 0; i < n; ++i)  // in place of the factors, so that it is a plain loop
+            factors[i] = query.estimate(scores[i], static_cast<int32_t>(differ[i]), factors[i]);
+        if (query.kind == KEY_SCORE)
+            std::copy_n(factors, n, refined);
+        else
+            for (size_t i = 0; i < n; ++i) refined[i] = query.key(factors[i], norms_[i]);
+        if (want_distance)
+            for (size_t i = 0; i < n; ++i)
+                estimated_[i] = estimated_distance(factors[i], query.kind == KEY_SCORE ? 0.0f : norms_[i]);
         work.refined += static_cast<int64_t>(n);
     }
 
@@ -412,13 +459,20 @@ private:
     void refine(const SearchPlan& plan) {
         estimate_found();
         if (!index_.settings_.keep_vectors) return;
-        order_.clear();
-        for (size_t i = 0; i < found_.size(); ++i)
-            if (key(i) >= reference_key_) order_.push_back(refined_[i]);
-        const float threshold = largest(order_, plan.rank);
-        size_t kept = 0;
-        for (size_t i = 0; i < found_.size(); ++i)
-            if (refined_[i] >= threshold) found_[kept++] = found_[i];
+        // Both loops without a branch: what stays cannot be predicted.
+        const size_t n = found_.size();
+        order_.resize(n + 1);
+        size_t inside = 0, kept = 0;
+        for (size_t i = 0; i < n; ++i) {
+            order_[inside] = refined_[i];
+            inside += key(i) >= reference_key_;
+        }
+        order_.resize(inside);
+        const float threshold = Ranking(order_).largest(plan.rank);
+        for (size_t i = 0; i < n; ++i) {
+            found_[kept] = found_[i];
+            kept += refined_[i] >= threshold;
+        }
         found_.resize(kept);
     }
 
@@ -456,14 +510,16 @@ private:
     const int64_t eligible_;
     PreparedQuery query_;
     float reference_key_ = LOWEST;
-    std::vector<uint32_t> chunk_rows_;  // what one call of the kernel found
-    std::vector<uint16_t> chunk_scores_;
-    std::vector<float> chunk_norms_;
+    const int64_t run_chunks_;  // chunks that one call of the kernel scans, and what it found
+    std::unique_ptr<uint32_t[]> run_rows_;
+    std::unique_ptr<uint16_t[]> run_scores_;
+    std::unique_ptr<float[]> run_norms_;
     std::vector<uint32_t> found_;
     std::vector<size_t> ends_;  // of the groups of candidates
     std::vector<uint16_t> scores_;
     std::vector<float> norms_;      // of what was found, where the metric needs them
     std::vector<uint32_t> counts_;  // of scores
+    std::unique_ptr<Ranking> ranking_;  // of keys
     std::vector<float> keys_, factors_, refined_, estimated_, order_;
     std::vector<const uint32_t*> tails_;
     std::vector<uint32_t> differ_;
@@ -477,13 +533,10 @@ int64_t fill_masks(const Rows& rows, const int64_t* allowed, int64_t allowed_n, 
     const int64_t per_chunk = rows.chunk_rows() / BLOCK;
     masks.assign(static_cast<size_t>(rows.chunks() * per_chunk), 0);
     if (allowed == nullptr) {
-        for (int64_t c = 0; c < rows.chunks(); ++c) {
-            const int64_t used = rows.used(c);
-            for (int64_t b = 0; b * BLOCK < used; ++b) {
-                const int64_t left = used - b * BLOCK;
-                masks[static_cast<size_t>(c * per_chunk + b)] = left >= BLOCK ? UINT32_MAX : (uint32_t{1} << left) - 1;
-            }
-        }
+        // Rows have no gaps: all blocks but the last few are full.
+        const int64_t full = rows.size() / BLOCK, left = rows.size() % BLOCK;
+        std::fill_n(masks.begin(), full, UINT32_MAX);
+        if (left) masks[static_cast<size_t>(full)] = (uint32_t{1} << left) - 1;
         return rows.size();
     }
     int64_t eligible = 0;

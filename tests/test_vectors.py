@@ -92,6 +92,10 @@ def test_masked_entries_are_refused():
     with pytest.raises(VectorError, match="expected numbers everywhere, got a masked array with masked entries"):
         as_vectors(x, 2)
     assert as_vectors(x[:1], 2).tolist() == [[1.0, 2.0]]
+    for rows in ([x[1], x[0]], (x[0], x[1])):
+        with pytest.raises(VectorError, match="expected numbers everywhere, got a masked array with masked entries"):
+            as_vectors(rows, 2)
+    assert as_vectors([x[0], [5.0, 6.0]], 2).tolist() == [[1.0, 2.0], [5.0, 6.0]]
 
 
 def test_float64_rounds_to_nearest():

@@ -41,7 +41,8 @@ LETHEVEC_INLINE void sum_blocks_wide(const ScanQuery& q, const uint8_t* const* c
 #if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
 
 template <int N>
-LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums,
+                                [[maybe_unused]] const uint8_t* ahead = nullptr) {
 #if defined(LETHEVEC_ISA_AVX512)
     if (N > 1) return sum_blocks_wide<(N > 1 ? N : 2)>(q, codes, from, to, sums);
 #endif
@@ -52,6 +53,8 @@ LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes,
         const __m256i first = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q.tables + g * 32)));
         const __m256i second =
             _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q.tables + g * 32 + 16)));
+        if (ahead)
+            for (int64_t line = 0; line < N * BLOCK; line += 64) __builtin_prefetch(ahead + g * N * BLOCK + line);
         for (int i = 0; i < N; ++i) {
             const __m256i byte = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes[i] + g * BLOCK));
             sum[i] = _mm256_add_epi8(sum[i], _mm256_shuffle_epi8(first, _mm256_and_si256(byte, low)));
@@ -94,12 +97,18 @@ LETHEVEC_INLINE void sum_blocks(const ScanQuery& q, const uint8_t* const* codes,
 
 #endif
 
-// The same for blocks that lie one after the other.
+// The same for blocks that lie one after the other. They are read faster than the hardware, which stops at every page, fetches
+// them; so they are asked for early, as many bytes as are looked at.
 template <int N>
 LETHEVEC_INLINE void sum_bytes(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
     const uint8_t* at[N];
     for (int i = 0; i < N; ++i) at[i] = codes + i * q.bytes * BLOCK;
+#if defined(LETHEVEC_ISA_AVX2)
+    constexpr int64_t AHEAD = 8192;
+    sum_blocks<N>(q, at, from, to, sums, N > 1 ? codes + AHEAD : nullptr);
+#else
     sum_blocks<N>(q, at, from, to, sums);
+#endif
 }
 
 // Scores as numbers of 32 bits, a register of them.

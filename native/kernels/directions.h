@@ -52,6 +52,13 @@ LETHEVEC_INLINE double pairwise(f64x8 v) {
 }
 #endif
 
+// The last d % 8 numbers of a row, filled up with zeros.
+LETHEVEC_INLINE f64x8 rest_of(const float* x, int64_t n) {
+    float rest[8] = {};
+    for (int64_t k = 0; k < n; ++k) rest[k] = x[k];
+    return eight(rest);
+}
+
 LETHEVEC_INLINE double norm_of(const float* x, int64_t d) {
     f64x8 sum = eight_zeros();
     int64_t j = 0;
@@ -60,23 +67,46 @@ LETHEVEC_INLINE double norm_of(const float* x, int64_t d) {
         sum = sum + v * v;
     }
     if (j < d) {
-        float rest[8] = {};
-        for (int k = 0; j + k < d; ++k) rest[k] = x[j + k];
-        const f64x8 v = eight(rest);
+        const f64x8 v = rest_of(x + j, d - j);
         sum = sum + v * v;
     }
     return __builtin_sqrt(pairwise(sum));
 }
 
+LETHEVEC_INLINE void norms_of_two(const float* x, const float* y, int64_t d, double* out) {
+    f64x8 sum = eight_zeros(), other = eight_zeros();
+    int64_t j = 0;
+    for (; j + 8 <= d; j += 8) {
+        const f64x8 v = eight(x + j), w = eight(y + j);
+        sum = sum + v * v;
+        other = other + w * w;
+    }
+    if (j < d) {
+        const f64x8 v = rest_of(x + j, d - j), w = rest_of(y + j, d - j);
+        sum = sum + v * v;
+        other = other + w * w;
+    }
+    out[0] = __builtin_sqrt(pairwise(sum));
+    out[1] = __builtin_sqrt(pairwise(other));
+}
+
 // sum_j b_j v_j for b = sign(of), over a padded row. Padding is zero in v and adds nothing.
 LETHEVEC_INLINE double signed_sum(const float* v, const float* of, int64_t dp) {
-    constexpr int64_t STEP = LANES < 8 ? 8 : LANES;
     f64x8 sum = eight_zeros();
+#if defined(LETHEVEC_ISA_AVX2)
+    for (int64_t j = 0; j < dp; j += 8) {
+        const __m256 flipped = (__m256)signed_like(load(of + j), load(v + j));
+        sum = sum + f64x8{(f64x4)_mm256_cvtps_pd(_mm256_castps256_ps128(flipped)),
+                          (f64x4)_mm256_cvtps_pd(_mm256_extractf128_ps(flipped, 1))};
+    }
+#else
+    constexpr int64_t STEP = LANES < 8 ? 8 : LANES;
     alignas(64) float flipped[STEP];
     for (int64_t j = 0; j < dp; j += STEP) {
         for (int64_t k = 0; k < STEP; k += LANES) store(flipped + k, signed_like(load(of + j + k), load(v + j + k)));
         for (int64_t k = 0; k < STEP; k += 8) sum = sum + eight(flipped + k);
     }
+#endif
     return pairwise(sum);
 }
 

@@ -17,6 +17,8 @@ struct Output {
     // sum_i weights_i <b_i, R_i^T x> (superbit, project: weights 1; usr: of x * entry_gain; progressive: of x/|x|): how far the
     // code points along what it codes. May be null.
     double* alignment = nullptr;
+    // |x|, which progressive finds anyway; the others leave it alone. May be null.
+    double* norms = nullptr;
 };
 
 // A query against the first-stage bits. Weights are whole numbers, so every instruction set finds the same sums however it
@@ -35,6 +37,7 @@ constexpr int64_t CHUNK_BYTES = 16;  // bytes whose scores are summed in eight b
 enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
 
 // What a scan found: rows (counted from the first block's), their scores and, unless the score is the key, their norms.
+// Has room for all rows that are scanned; what lies past those found is undefined.
 struct Found {
     uint32_t* rows;
     uint16_t* scores;

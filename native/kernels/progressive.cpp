@@ -12,19 +12,21 @@ void progressive(const FrameView& f, const float* weights, int64_t sweeps, const
     float *u = scratch, *spare = u + dp, *whole = spare + dp, *v = whole + dp;
     const bool keep = out.values || sweeps > 0;
     for (int64_t row = 0; row < n; ++row) {
-        read_direction(u, x + row * f.d, f.d, dp);
+        const double norm = read_direction(u, x + row * f.d, f.d, dp);
+        if (out.norms) out.norms[row] = norm;
         BitWriter code(out.codes ? out.codes + row * bytes : nullptr);
         double alignment = 0.0;
+        // The vector walks along with what is left of it; in block 0 they are the same.
+        const bool align = out.alignment && sweeps == 0;
         for (int64_t i = 0; i < m; ++i) {
-            forward(f, u, i, spare);
+            if (align && i > 0)
+                forward_two(f, u, whole, i, spare);
+            else
+                forward(f, u, i, spare);
             if (keep) copy_row(v + i * dp, u, dp);
-            if (out.alignment && sweeps == 0) {
-                // The vector walks along with what is left of it; in block 0 they are the same.
-                if (i == 0)
-                    copy_row(whole, u, dp);
-                else
-                    forward(f, whole, i, spare);
-                alignment = alignment + static_cast<double>(weights[i]) * signed_sum(whole, u, dp);
+            if (align) {
+                if (i == 0 && m > 1) copy_row(whole, u, dp);
+                alignment = alignment + static_cast<double>(weights[i]) * signed_sum(i == 0 ? u : whole, u, dp);
             }
             if (out.codes && sweeps == 0) code.put_signs(u, f.d);
             if (i + 1 == m && !keep) break;
@@ -67,7 +69,10 @@ void progressive(const FrameView& f, const float* weights, int64_t sweeps, const
 }
 
 void norms(const float* x, int64_t d, int64_t n, double* out) {
-    for (int64_t row = 0; row < n; ++row) out[row] = norm_of(x + row * d, d);
+    int64_t row = 0;
+    // Two rows at a time: each is a chain of additions, and two chains fill each other's gaps.
+    for (; row + 2 <= n; row += 2) norms_of_two(x + row * d, x + (row + 1) * d, d, out + row);
+    for (; row < n; ++row) out[row] = norm_of(x + row * d, d);
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -7,6 +7,9 @@ namespace lethevec::LETHEVEC_ISA_NS {
 
 namespace {
 
+// How many blocks are scored before those rows that reach the threshold are gathered.
+constexpr int64_t TILE = 64;
+
 // Which of 32 eight-bit scores are >= threshold.
 LETHEVEC_INLINE uint32_t reach_byte(const uint8_t* scores, uint8_t threshold) {
 #if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
@@ -73,33 +76,94 @@ LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const Score
     return mask;
 }
 
+// A first test of eight-bit scores for the kinds that need the norm, without the arithmetic: norms are sorted into sixteen
+// intervals, eight to a doubling, and each interval has the least score that could do. What passes is tested exactly.
+#if defined(LETHEVEC_ISA_AVX2)
+#define LETHEVEC_NORM_FILTER
+constexpr bool FILTERED = true;
+
+struct NormFilter {
+    alignas(16) uint8_t least[16];
+    uint16_t base;  // the number of interval 0; it and interval 15 take what lies beyond, and let everything pass
+};
+
+constexpr int NORM_SHIFT = 20;  // leaves the exponent of a float and three bits after it
+
+LETHEVEC_INLINE uint32_t float_bits(float x) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+LETHEVEC_INLINE double interval_start(uint32_t interval) {
+    const uint32_t bits = interval << NORM_SHIFT;
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return static_cast<double>(x);
+}
+
+NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* norms, float threshold) {
+    NormFilter filter = {};
+    float sum = 0.0f;
+    for (int r = 0; r < BLOCK; ++r) sum += norms[r];
+    const uint32_t middle = float_bits(sum * (1.0f / BLOCK)) >> NORM_SHIFT;
+    filter.base = static_cast<uint16_t>(middle > 8 ? middle - 8 : 0);
+    const double gain = kind == KEY_IP ? 1.0 : static_cast<double>(q.gain), most = gain * q.half;
+    const double end = interval_start(filter.base + 15u);
+    if (!(gain > 0.0) || middle < 8 || !(end < 1e19) || !(threshold > -1e37f)) return filter;
+    // The key is norm * (a - norm), or norm * a, for a = gain * (2 score - half), each operation rounded: a key that should not
+    // reach the threshold may, by a few units in the last place of the largest number on the way.
+    const double t = static_cast<double>(threshold) - 1e-6 * end * (most + end), root = t > 0.0 ? __builtin_sqrt(t) : 0.0;
+    for (uint32_t i = 1; i < 15; ++i) {
+        const double low = interval_start(filter.base + i), high = interval_start(filter.base + i + 1);
+        // The least a that does for some norm of the interval: t/norm + norm is smallest at sqrt(t), t/norm at an end.
+        const double at = kind == KEY_IP ? (t > 0.0 ? high : low) : root < low ? low : root > high ? high : root;
+        const double least = kind == KEY_IP ? t / at : t / at + at;
+        const double score = (least / gain + q.half) * 0.5 + 0.999;  // the next whole number, or the one before it
+        filter.least[i] = score <= 0.0 ? 0 : score >= 255.0 ? 255 : static_cast<uint8_t>(score);
+    }
+    return filter;
+}
+
+LETHEVEC_INLINE uint32_t may_reach(const NormFilter& filter, const uint8_t* scores, const float* norms) {
+    const __m256i base = _mm256_set1_epi16(static_cast<short>(filter.base));
+    __m256i part[4];
+    for (int k = 0; k < 4; ++k)
+        part[k] = _mm256_srli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + 8 * k)), NORM_SHIFT);
+    const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(part[0], part[1]), base);
+    const __m256i high = _mm256_subs_epu16(_mm256_packus_epi32(part[2], part[3]), base);
+    // Packing works within halves: fours come out in the order 0 2 4 6 1 3 5 7.
+    const __m256i mixed = _mm256_min_epu8(_mm256_packus_epi16(low, high), _mm256_set1_epi8(15));
+    const __m256i interval = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(filter.least)));
+    const __m256i least = _mm256_shuffle_epi8(table, interval);
+    const __m256i score = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores));
+    return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(score, least), score)));
+}
+#else
+constexpr bool FILTERED = false;
+#endif
+
 struct Task {
     const ScanQuery& query;
     KeyKind kind;
     float threshold;
     uint32_t whole;  // the smallest score that reaches the threshold, for KEY_SCORE
+#if defined(LETHEVEC_NORM_FILTER)
+    NormFilter filter;
+#endif
 };
 
-template <class Score>
-LETHEVEC_INLINE int64_t take(uint32_t mask, int64_t first, Found found, int64_t count, const Score* scores,
-                             const float* norms) {
-    while (mask) {
-        const int r = __builtin_ctz(mask);
-        mask &= mask - 1;
-        found.rows[count] = static_cast<uint32_t>(first + r);
-        found.scores[count] = scores[r];
-        if (norms) found.norms[count] = norms[r];
-        ++count;
-    }
-    return count;
-}
-
+// Which rows of a block reach the threshold, or may reach it, where there is a filter.
 template <class Score>
 LETHEVEC_INLINE uint32_t reach(const Task& task, const Score* scores, const float* norms);
 template <>
 LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, const float* norms) {
-    return task.kind == KEY_SCORE ? reach_byte(scores, static_cast<uint8_t>(task.whole))
-                                  : reach_key(task.query, task.kind, scores, norms, task.threshold);
+    if (task.kind == KEY_SCORE) return reach_byte(scores, static_cast<uint8_t>(task.whole));
+#if defined(LETHEVEC_NORM_FILTER)
+    return may_reach(task.filter, scores, norms);
+#else
+    return reach_key(task.query, task.kind, scores, norms, task.threshold);
+#endif
 }
 template <>
 LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, const float* norms) {
@@ -107,54 +171,104 @@ LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, const f
                                   : reach_key(task.query, task.kind, scores, norms, task.threshold);
 }
 
-template <int N, class Score>
-LETHEVEC_INLINE int64_t take_group(const Task& task, const Score* scores, const float* norms, const uint32_t* masks,
-                                   int64_t block, Found found, int64_t count) {
-    for (int i = 0; i < N; ++i) {
-        const float* own = task.kind == KEY_SCORE ? nullptr : norms + i * BLOCK;
-        const uint32_t mask = masks[i] & reach(task, scores + i * BLOCK, own);
-        count = take(mask, (block + i) * BLOCK, found, count, scores + i * BLOCK, own);
+// The rows of a tile that reach the threshold: blocks without any are passed over first, which cannot be predicted.
+template <class Score>
+LETHEVEC_INLINE int64_t take(const Task& task, const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores,
+                             const float* norms, Found found, int64_t count) {
+    uint8_t some[TILE];
+    int64_t n = 0;
+    for (int64_t b = 0; b < blocks; ++b) {
+        some[n] = static_cast<uint8_t>(b);
+        n += reached[b] != 0;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = some[i] * BLOCK;
+        for (uint32_t mask = reached[some[i]]; mask; mask &= mask - 1) {
+            const int64_t r = at + __builtin_ctz(mask);
+            found.rows[count] = static_cast<uint32_t>(first + r);
+            found.scores[count] = scores[r];
+            bool reaches = true;
+            if (task.kind != KEY_SCORE) {
+                found.norms[count] = norms[r];
+                if (FILTERED && sizeof(Score) == 1) {
+                    const float estimate = static_cast<float>(2 * static_cast<int32_t>(scores[r]) - task.query.half);
+                    reaches = key_of(task.kind, estimate, norms[r], task.query.gain) >= task.threshold;
+                }
+            }
+            count += reaches;
+        }
     }
     return count;
 }
 
 template <int N>
-LETHEVEC_INLINE int64_t scan_group(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
-                                   int64_t block, Found found, int64_t count) {
-    const ScanQuery& q = task.query;
+LETHEVEC_INLINE void score_group(const ScanQuery& q, const uint8_t* codes, uint8_t* scores) {
+    sum_bytes<N>(q, codes, 0, q.bytes, scores);
+}
+template <int N>
+LETHEVEC_INLINE void score_group(const ScanQuery& q, const uint8_t* codes, uint16_t* scores) {
     alignas(64) uint8_t sums[N * BLOCK];
-    // Where one chunk is all, its sums are the scores and stay narrow.
-    if (q.bytes <= CHUNK_BYTES) {
-        sum_bytes<N>(q, codes, 0, q.bytes, sums);
-        return take_group<N>(task, sums, norms, masks, block, found, count);
-    }
-    alignas(64) uint16_t scores[N * BLOCK] = {};
+    for (int r = 0; r < N * BLOCK; ++r) scores[r] = 0;
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
         sum_bytes<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
     }
-    return take_group<N>(task, scores, norms, masks, block, found, count);
+}
+
+template <int N, class Score>
+LETHEVEC_INLINE void scan_group(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
+                                Score* scores, uint32_t* reached) {
+    score_group<N>(task.query, codes, scores);
+    for (int i = 0; i < N; ++i) reached[i] = masks[i] & reach(task, scores + i * BLOCK, norms + i * BLOCK);
+}
+
+template <class Score>
+LETHEVEC_INLINE int64_t scan_all(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
+                                 int64_t blocks, Found found) {
+    alignas(64) Score scores[TILE * BLOCK];
+    uint32_t reached[TILE];
+    const int64_t stride = task.query.bytes * BLOCK;
+    int64_t count = 0;
+    for (int64_t from = 0; from < blocks; from += TILE) {
+        const int64_t n = blocks - from < TILE ? blocks - from : TILE;
+        int64_t i = 0;
+        for (; i + TOGETHER <= n; i += TOGETHER) {
+            const int64_t b = from + i;
+            if ((masks[b] | masks[b + 1] | masks[b + 2] | masks[b + 3]) == 0)
+                for (int64_t k = 0; k < TOGETHER; ++k) reached[i + k] = 0;
+            else
+                scan_group<TOGETHER>(task, codes + b * stride, norms + b * BLOCK, masks + b, scores + i * BLOCK, reached + i);
+        }
+        for (; i < n; ++i) {
+            const int64_t b = from + i;
+            scan_group<1>(task, codes + b * stride, norms + b * BLOCK, masks + b, scores + i * BLOCK, reached + i);
+        }
+        count = take(task, reached, n, from * BLOCK, scores, norms + from * BLOCK, found, count);
+    }
+    return count;
 }
 
 }  // namespace
 
 int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
              int64_t blocks, float threshold, Found found) {
+#if defined(LETHEVEC_NORM_FILTER)
+    Task task{query, kind, threshold, 0, {}};
+#else
     Task task{query, kind, threshold, 0};
+#endif
     if (kind == KEY_SCORE && threshold > 0.0f) {
         // Scores are whole: reaching the threshold is reaching the next whole number.
         if (threshold > static_cast<float>(query.half)) return 0;
         task.whole = static_cast<uint32_t>(threshold);
         if (static_cast<float>(task.whole) < threshold) ++task.whole;
     }
-    const int64_t stride = query.bytes * BLOCK;
-    int64_t count = 0, b = 0;
-    for (; b + TOGETHER <= blocks; b += TOGETHER) {
-        if ((masks[b] | masks[b + 1] | masks[b + 2] | masks[b + 3]) == 0) continue;
-        count = scan_group<TOGETHER>(task, codes + b * stride, norms + b * BLOCK, masks + b, b, found, count);
-    }
-    for (; b < blocks; ++b) count = scan_group<1>(task, codes + b * stride, norms + b * BLOCK, masks + b, b, found, count);
-    return count;
+    // Where one chunk is all, its sums are the scores and stay narrow.
+    if (query.bytes > CHUNK_BYTES) return scan_all<uint16_t>(task, codes, norms, masks, blocks, found);
+#if defined(LETHEVEC_NORM_FILTER)
+    if (kind != KEY_SCORE && blocks > 0) task.filter = make_filter(query, kind, norms, threshold);
+#endif
+    return scan_all<uint8_t>(task, codes, norms, masks, blocks, found);
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -33,6 +33,20 @@ LETHEVEC_INLINE void round_forward(const FrameView& f, float* u, int64_t round) 
     cross_halves(u, f.d);
 }
 
+// Of two rows. The second transform reads what the first has only just written, in other pieces, and waits for it; the other
+// row's transforms fill the wait.
+LETHEVEC_INLINE void round_forward_two(const FrameView& f, float* u, float* v, int64_t round) {
+    const float* entry = f.entry + 2 * round * f.dp;
+    transform(u, f.p, ByTable{entry}, Plain{});
+    transform(v, f.p, ByTable{entry}, Plain{});
+    if (f.p == f.d) return;
+    const int64_t rest = f.d - f.p;
+    transform(u + rest, f.p, ByTable{entry + f.dp + rest}, Plain{});
+    transform(v + rest, f.p, ByTable{entry + f.dp + rest}, Plain{});
+    cross_halves(u, f.d);
+    cross_halves(v, f.d);
+}
+
 LETHEVEC_INLINE void round_backward(const FrameView& f, float* u, int64_t round) {
     const float* sign = f.sign + 2 * round * f.dp;
     if (f.p < f.d) {
@@ -85,6 +99,13 @@ inline void forward(const FrameView& f, float* u, int64_t i, float* spare) {
     } else {
         round_forward(f, u, FIRST_ROUNDS - 1 + i);
     }
+}
+
+// Two rows by the same step, other than the first.
+inline void forward_two(const FrameView& f, float* u, float* v, int64_t i, float* spare) {
+    if (!f.dense) return round_forward_two(f, u, v, FIRST_ROUNDS - 1 + i);
+    forward(f, u, i, spare);
+    forward(f, v, i, spare);
 }
 
 inline void backward(const FrameView& f, float* u, int64_t i, float* spare) {

@@ -86,7 +86,8 @@ def _refuse_sizes(converted: F32, array: npt.NDArray[Any], name: str, nonzero: b
 
 
 def _as_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    if np.ma.is_masked(vectors):
+    rows = vectors if isinstance(vectors, list | tuple) else ()
+    if np.ma.is_masked(vectors) or any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in rows):
         raise VectorError(f"{name}: expected numbers everywhere, got a masked array with masked entries")
     try:
         return np.asarray(vectors)

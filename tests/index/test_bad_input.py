@@ -35,6 +35,8 @@ BAD_VECTORS = {
     "huge integers": [[10**400, 0, 0, 0]],
     "too long for squares": [[9e17, 9e17, 0.0, 0.0]],
     "longest": [[3e38, 3e38, 3e38, 3e38]],
+    "masked": np.ma.array([GOOD], mask=[[False, True, False, False]]),
+    "a masked row": [np.ma.array(GOOD, mask=[False, True, False, False])],
 }
 BAD_IDS = {
     "nothing": None,
@@ -57,6 +59,9 @@ BAD_IDS = {
     "a dict": {1: 1},
     "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
     "complex": [1 + 0j],
+    "masked": np.ma.array([1], mask=[True]),
+    "one that is too large": 1 << 63,
+    "one that is too small": -(1 << 63) - 1,
 }
 CONFIGURATIONS = {
     "default": {},
@@ -177,6 +182,13 @@ def test_k(index, k):
         index.search([GOOD], k)
 
 
+@pytest.mark.parametrize(("queries", "k"), [(1, 1 << 31), (1, (1 << 28) + 1), (1 << 20, 257)])
+def test_k_beyond_all_padding(index, queries, k):
+    """Refused before any memory is asked for."""
+    with Unchanged(index, ParameterError, "k"):
+        index.search(np.broadcast_to(np.float32(GOOD), (queries, DIM)), k)
+
+
 @pytest.mark.parametrize("effort", NOT_POSITIVE, ids=lambda e: repr(e)[:20])
 def test_effort(index, effort):
     with Unchanged(index, ParameterError, "effort"):
@@ -228,6 +240,7 @@ BAD_ARGUMENTS = [
     ({"bits": 8.0}, "bits"),
     ({"bits": 1 << 21}, "bits"),
     ({"bits": 32_772}, "bits"),
+    ({"dim": 128, "family": "superbit", "bits": 65_664}, "bits"),
     ({"ranking": "cosine"}, "ranking"),
     ({"keep_vectors": 1}, "keep_vectors"),
     ({"keep_vectors": None}, "keep_vectors"),

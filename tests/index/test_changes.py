@@ -126,6 +126,10 @@ def test_forget_says_how_many(x):
     assert index.forget(np.array([], dtype=np.int64), ignore_unknown=True) == 0
     assert index.forget([], ignore_unknown=True) == 0
     assert index.forget([99], ignore_unknown=True) == 0
+    assert index.forget(99, ignore_unknown=True) == 0
+    assert index.forget(np.int64(99), ignore_unknown=True) == 0
+    with pytest.raises(UnknownIdError, match="got 99"):
+        index.forget(99)
     assert index.forget([99, 4, 98, 5, 99], ignore_unknown=True) == 2
     assert list(index) == [0, 6, 7, 8, 9]
     index.add(x[1:3], ids=[1, 2])

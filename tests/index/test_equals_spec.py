@@ -125,14 +125,23 @@ def test_dimensions(tools, isa, dim):
         tools.assert_search_equals(index, oracle, x[1:3] + np.float32(0.05), k=5, effort=0.3)
 
 
-@pytest.mark.parametrize("bits", [128, 129, 1000, 4096, 32768])
+@pytest.mark.parametrize("bits", [128, 129, 1000, 4096, 32768, 65536])
 def test_long_first_stages(tools, isa, bits):
-    """Sums of many chunks, up to the most that sixteen bits count."""
+    """Sums of many chunks, up to the most that sixteen bits count, and beyond, with smaller weights."""
     x, ids = tools.data(150, 500, seed=3)
     for metric in METRICS if bits < 4096 else ["l2"]:
         arguments = {"dim": 500, "metric": metric, "family": "superbit", "bits": bits, "keep_vectors": False}
         oracle = tools.Oracle(arguments, x, ids)
         tools.assert_search_equals(tools.build(arguments, x, ids), oracle, x[:1] * np.float32(1.5), k=4, effort=0.05)
+
+
+@pytest.mark.parametrize("dim", [16_385, 65_536])
+def test_wide_vectors(tools, isa, dim):
+    """By default, with two planes: the first stage looks at one of them."""
+    x, ids = tools.data(9, dim, seed=4)
+    arguments = {"dim": dim, "metric": "l2"}
+    oracle = tools.Oracle(arguments, x, ids)
+    tools.assert_search_equals(tools.build(arguments, x, ids), oracle, x[:1] * np.float32(1.1), k=3, effort=0.05)
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["vectors", "codes"])

@@ -18,6 +18,9 @@ PLANES_WITH_VECTORS = 2
 PLANES_ALONE = 8
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
+#: Scores of the first stage are counted in sixteen bits: with more of them, weights would be too coarse. The first stage
+#: looks at all bits of a code, but at only dim of a progressive one.
+MAX_FIRST_BITS = 65_536
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,10 @@ def make_config(
     refuse_unfit(source, made, ranking, keep_vectors)
     if made.bits > MAX_BLOCKS * dim:
         raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
-    if ranking == "asymmetric" and made.bits > 32_768:
-        # Scores of the first stage are counted in sixteen bits.
-        raise ParameterError(f"bits: asymmetric ranking expected at most 32768, got {made.bits}; or ranking='hamming'")
+    if ranking == "asymmetric" and family != "progressive" and made.bits > MAX_FIRST_BITS:
+        raise ParameterError(
+            f"bits: asymmetric ranking expected at most {MAX_FIRST_BITS}, got {made.bits}; or ranking='hamming'"
+        )
     follows = family == "usr" and metric != "cosine" and "gain" not in params and "mean_norm" not in params
     if follows and not keep_vectors:
         raise ParameterError(

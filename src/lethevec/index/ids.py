@@ -13,7 +13,9 @@ I64 = npt.NDArray[np.int64]
 
 
 def read_array(ids: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Whatever NumPy makes of it."""
+    """Whatever NumPy makes of it; but it would make ids of what lies under a mask."""
+    if isinstance(ids, np.ma.MaskedArray) and np.ma.is_masked(ids):
+        raise IdError(f"{name}: expected integers everywhere, got a masked array with masked entries")
     try:
         return np.asarray(ids)
     except (ValueError, TypeError, OverflowError) as error:

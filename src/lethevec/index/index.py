@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._native import core, resolve_threads
-from ..errors import FormatError, IdError, InputError, UnknownIdError, UnsupportedError
+from ..errors import FormatError, IdError, InputError, ParameterError, UnknownIdError, UnsupportedError
 from ..forgetting.multiset import LANES, MultisetHash
 from ..hashing.parameters import integer, positive, real
 from ..progress import Progress
@@ -31,6 +31,9 @@ from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids, read_array
 from .sources import native_source
 from .tuning import Tuning, tune
+
+#: Answers that a search may be asked for when k is larger than the index.
+MAX_PADDED = 1 << 28
 
 
 class Index:
@@ -184,10 +187,17 @@ class Index:
 
         An unknown id is refused, and then nothing is forgotten; `ignore_unknown=True` passes over it.
         """
+        # A single record should not pay for what it does not need.
+        if type(ids) is int and self._norms is None and -(1 << 63) <= ids < 1 << 63:
+            with self._writing:
+                if self._native.forget_one(ids):
+                    return 1
+            self._refuse(None if ignore_unknown else ("absent", ids))
+            return 0
         checked = as_ids(ids, empty=ignore_unknown)
         if len(checked) == 0:
             return 0
-        if self._norms is None:  # a single record should not pay for what it does not need
+        if self._norms is None:
             with self._writing:
                 gone, refusal = self._native.forget(checked, ignore_unknown)
             self._refuse(refusal)
@@ -259,7 +269,7 @@ class Index:
 
         Args:
             queries: (n, dim), or (dim,) for one.
-            k: how many.
+            k: how many. It may be larger than the index, as long as the padding is not absurd (2^28 answers in all).
             effort: more looks at more records; it never gives less recall. 1.0 is meant for recall@10 of 0.95 or more.
             allow: only these ids may be found: a list of ids (those that are not present match nothing), or a mask, a
                 boolean for each of `ids()`.
@@ -267,6 +277,11 @@ class Index:
         """
         q = self._checked_queries(queries)
         k = integer("k", k, 1, 1 << 31)
+        if len(q) * k > MAX_PADDED and k > len(self):
+            raise ParameterError(
+                f"k: expected at most {max(len(self), MAX_PADDED // len(q))} for {len(q)} queries of {len(self)} records, "
+                f"got {k}: the answer would be nearly all padding"
+            )
         effort = positive("effort", effort)
         allowed = self._allowed(allow)
         ids = np.empty((len(q), k), dtype=np.int64)

@@ -3,8 +3,8 @@
 Codes are compared with a query in whole numbers, so that every implementation finds the same scores:
 
     first stage    w_j, one weight for each of the first bits (of the first plane, for progressive codes): |v_j| scaled
-                   and rounded so that no 128 consecutive weights add up to more than 255, where v is the rotated
-                   query. score = sum of w_j over the bits that agree with the sign of v_j; 2 score - sum(w)
+                   and rounded so that no 128 consecutive weights add up to more than 255 (or less, beyond 32,896 bits,
+                   so that all of them stay below 2^16), where v is the rotated query. score = sum of w_j over the bits that agree with the sign of v_j; 2 score - sum(w)
                    estimates <v, b>.
     second stage   the bits after those, with weights of up to 127 each, and the record's own factor 1/<x̂, x/|x|>
     third stage    true distances
@@ -88,14 +88,15 @@ class Weights:
 
 
 def first_weights(v: F32) -> Weights:
-    """The largest scale, coming down from 255 by steps of a hundredth, at which no chunk's weights exceed 255."""
+    """The largest scale, coming down by steps of a hundredth, at which no chunk's weights exceed what they may."""
     size = np.abs(v.astype(np.float64))
     chunks = [size[at : at + CHUNK_BITS] for at in range(0, len(v), CHUNK_BITS)]
+    most = min(255, 65_535 // len(chunks))
     heaviest = max(_sequential_sum(chunk) for chunk in chunks)
-    scale = 255.0 / heaviest if heaviest > 0 else 0.0
+    scale = float(most) / heaviest if heaviest > 0 else 0.0
     while True:
         w = np.floor(size * scale + 0.5).astype(np.int64)
-        if max(w[at : at + CHUNK_BITS].sum() for at in range(0, len(v), CHUNK_BITS)) <= 255:
+        if max(w[at : at + CHUNK_BITS].sum() for at in range(0, len(v), CHUNK_BITS)) <= most:
             return Weights(w, v >= 0, 1.0 / scale if scale > 0 else 0.0)
         scale = scale * 0.99
 
