@@ -30,6 +30,7 @@ POINTS = 10
 LEVELS = (0.1, 0.5, 0.9)
 LOOKED_FOR = 25  # deleted vectors that are searched for in the files
 TARGET = 0.9  # recall before the deletions
+PATIENCE = 180.0  # seconds for deleting up to a level; one that takes longer is out, by name
 
 
 def timed(dim: int, expansion: int) -> list[Competitor]:
@@ -172,7 +173,8 @@ def _at_level(field: Field, competitor: Competitor, order: Ids, part: tuple[int,
     begin, until = part
     took: float | None = 0.0
     if until > begin:
-        took = field.ask(competitor.name, "delete", rows=order[begin:until].tolist())
+        rows = order[begin:until].tolist()
+        took = field.ask(competitor.name, "delete", limit=min(field.limit, PATIENCE), rows=rows)
         if took is None:
             return None
     got = field.ask(competitor.name, "look", k=10)
