@@ -101,11 +101,17 @@ void bind_index(nb::module_& module) {
         .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "add",
-            [](Index& self, Vectors x, Ids ids, int64_t threads) {
+            [](Index& self, Vectors x, Ids ids, int64_t threads, std::optional<std::function<void(int64_t)>> progress) {
                 expect(rows(x) == rows(ids), "ids: wrong shape");
-                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads); });
+                std::function<void(int64_t)> report;
+                if (progress)
+                    report = [&](int64_t done) {
+                        nb::gil_scoped_acquire held;
+                        (*progress)(done);
+                    };
+                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, report); });
             },
-            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a)
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a, "progress"_a.none() = nb::none())
         .def(
             "update",
             [](Index& self, Vectors x, Ids ids, int64_t threads) {

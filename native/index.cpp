@@ -52,7 +52,8 @@ void Index::remove_row(uint32_t row) {
     rows_.remove(row);
 }
 
-void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads,
+                const std::function<void(int64_t)>& progress) {
     std::unique_lock<FairLock> writing(lock_);
     const int64_t before = rows_.size();
     std::vector<uint32_t> rows(static_cast<size_t>(n));
@@ -65,7 +66,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads) 
             rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
         }
         encode_rows(x, rows.data(), n, threads);
-        file_rows(x, rows.data(), n, threads);
+        file_rows(x, rows.data(), n, threads, progress);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
         throw;
@@ -141,9 +142,10 @@ void Index::add_codes(const uint8_t* codes, const float* norms, const float* fac
 
 // Tells the source of rows that were filled in. Where vectors are not kept it is given those that the codes stand for: a
 // snapshot has nothing else to make it from again.
-void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
+void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads,
+                      const std::function<void(int64_t)>& progress) {
     if (!source_) return;
-    if (settings_.keep_vectors) return source_->add(rows_, rows, n, x, threads);
+    if (settings_.keep_vectors) return source_->add(rows_, rows, n, x, threads, progress);
     constexpr int64_t STRIDE = 4096;
     const int64_t d = encoder_->dim, bytes = encoder_->code_bytes(), most = std::min(STRIDE, n);
     int64_t filed = 0;
@@ -154,7 +156,7 @@ void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t t
             const int64_t count = std::min(most, n - filed);
             for (int64_t i = 0; i < count; ++i) read_code(rows[filed + i], codes.at(i * bytes));
             encoder_->decode(codes.at(0), count, threads, decoded.at(0));
-            source_->add(rows_, rows + filed, count, decoded.at(0), threads);
+            source_->add(rows_, rows + filed, count, decoded.at(0), threads, nullptr);
             filed += count;
         }
     } catch (...) {

@@ -50,7 +50,9 @@ public:
     Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source = nullptr);
 
     // Each either does all of its work or, when it throws, none.
-    void add(const float* x, const int64_t* ids, int64_t n, int64_t threads);
+    // `progress`, if not empty, is told now and then of rows that a source has filed; it may throw, which undoes the call.
+    void add(const float* x, const int64_t* ids, int64_t n, int64_t threads,
+             const std::function<void(int64_t)>& progress = nullptr);
     void update(const float* x, const int64_t* ids, int64_t n, int64_t threads);
     int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown);
     // Records whose vectors are not kept, as `export_codes` gave them.
@@ -93,7 +95,8 @@ public:
 private:
     friend class Searcher;
     void remove_row(uint32_t row);
-    void file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
+    void file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads,
+                   const std::function<void(int64_t)>& progress = nullptr);
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
     void read_code(uint32_t row, uint8_t* code) const;

@@ -222,7 +222,8 @@ void Pivots::encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* c
 
 // --- Changes -----------------------------------------------------------------------------------------------------------
 
-void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) {
+void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads,
+                 const std::function<void(int64_t)>& progress) {
     const int64_t before = centres_.size();
     int64_t taken = 0, placed = 0;
     bool ends_void = false;
@@ -259,7 +260,7 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
             }
             plan_takeovers(rows, changed, planned, NONE, threads, moves);
         }
-        place(rows, which, n, x, without, threads, placed);
+        place(which, n, x, without, threads, progress, placed);
         prepare_moves(moves);
         make_moves(rows, moves, threads);
     } catch (...) {
@@ -280,8 +281,8 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
     refresh();
 }
 
-void Pivots::place(const Rows&, const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
-                   int64_t& placed) {
+void Pivots::place(const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
+                   const std::function<void(int64_t)>& progress, int64_t& placed) {
     const int64_t most = std::min(n, STRIDE), bytes = shape_.code_bytes();
     Wiped<float> z(most * d_), distances(most);
     Wiped<uint32_t> cells(most);
@@ -297,6 +298,7 @@ void Pivots::place(const Rows&, const uint32_t* which, int64_t n, const float* x
         });
         for (int64_t i = 0; i < some; ++i, ++placed)
             put(which[at + i], z.at(i * d_), *cells.at(i), *distances.at(i), codes.at(i * bytes), *numbers.at(i));
+        if (progress) progress(some);
     }
 }
 

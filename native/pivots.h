@@ -35,7 +35,8 @@ public:
     explicit Pivots(const PivotSettings& settings);
 
     bool ranks() const override { return true; }
-    void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) override;
+    void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads,
+             const std::function<void(int64_t)>& progress) override;
     void leave(const Rows& rows, uint32_t row) override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
@@ -101,8 +102,8 @@ private:
     void append_centre(int64_t id, const float* z, double norm);
     // Its cell is empty. The last cell takes its number.
     void remove_centre(uint32_t c);
-    void place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
-               int64_t& placed);
+    void place(const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
+               const std::function<void(int64_t)>& progress, int64_t& placed);
     void put(uint32_t row, const float* z, uint32_t cell, float distance, const uint8_t* code, const CellNumbers& numbers);
     void take_out(uint32_t row, const float* z);
     void take_out(const Rows& rows, uint32_t row);

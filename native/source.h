@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,9 @@ public:
     // Whether it has codes of its own and gives only rows that are worth their true distance. The index then keeps no codes.
     virtual bool ranks() const { return false; }
     // These rows were filled in and are to be found from now on; x has their vectors, (n, dim). Throws with nothing changed.
-    virtual void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) = 0;
+    // `progress`, if not empty, may be told of rows that are done, and may throw.
+    virtual void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads,
+                     const std::function<void(int64_t)>& progress) = 0;
     // This row is not to be found any more. Its number stays: it is about to be filled in anew.
     virtual void leave(const Rows& rows, uint32_t row) = 0;
     // The last row is about to take the number of `row`, which has left.

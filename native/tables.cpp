@@ -187,7 +187,8 @@ void Tables::file(const uint32_t* which, int64_t n, const uint32_t* keys, const 
     });
 }
 
-void Tables::add(const Rows&, const uint32_t* which, int64_t n, const float* x, int64_t threads) {
+void Tables::add(const Rows&, const uint32_t* which, int64_t n, const float* x, int64_t threads,
+                 const std::function<void(int64_t)>&) {
     const int64_t d = settings_.frame->d(), count = tables();
     int64_t taken = 0;
     try {

@@ -35,7 +35,8 @@ public:
     explicit Tables(const TableSettings& settings);
     ~Tables() override;
 
-    void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads) override;
+    void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads,
+             const std::function<void(int64_t)>& progress) override;
     void leave(const Rows& rows, uint32_t row) override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,

@@ -25,11 +25,20 @@ from lethevec.index.snapshot import VERSION
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 DIM, RECORDS, QUERIES = 12, 40, 3
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    "vectors": {"metric": "l2"},
+    "vectors": {"metric": "l2", "source": "scan"},
     "codes": {"metric": "cosine", "keep_vectors": False, "bits": 3 * DIM, "seed": 5},
     "usr": {"metric": "ip", "family": "usr", "bits": 2 * DIM, "steps": 3, "ranking": "hamming"},
     "cut": {"metric": "l2", "family": "superbit", "bits": 17, "keep_vectors": False},
-    "empty": {},
+    "empty": {"source": "scan"},
+    "tables": {"metric": "cosine", "source": "tables", "key_bits": 3, "tables": 2, "probes": 5, "expected": 40},
+    "pivots": {
+        "metric": "l2",
+        "source": "pivots",
+        "cell_size": 5,
+        "refine": 1,
+        "key": "00112233445566778899aabbccddeeff",
+    },
+    "auto": {"metric": "ip", "pivots_from": 30, "cell_size": 6},
 }
 
 

@@ -58,7 +58,9 @@ def test_combinations_that_cannot_be_are_refused(arguments, words):
 @pytest.mark.parametrize("given", [{"cell_size": 20}, {"refine": 1}, {"refine": 0}, {"key": bytes(16)}], ids=str)
 def test_parameters_of_pivots_are_for_pivots(source, given):
     (name,) = given
-    with pytest.raises(ParameterError, match=rf"{name}: expected only with source='pivots', got source='{source}'"):
+    with pytest.raises(
+        ParameterError, match=rf"{name}: expected only with source='pivots' or source='auto', got source='{source}'"
+    ):
         Index(16, source=source, **given)
 
 

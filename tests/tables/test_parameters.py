@@ -18,7 +18,7 @@ def chosen(**arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": "buckets"}, r"source: expected one of 'scan', 'tables', 'pivots', got 'buckets'"),
+        ({"source": "buckets"}, r"source: expected one of 'auto', 'scan', 'tables', 'pivots', got 'buckets'"),
         ({"tables": 0}, r"tables: expected an integer from 1 to 256, got 0"),
         ({"tables": 257}, r"tables: expected an integer from 1 to 256, got 257"),
         ({"tables": True}, r"tables: expected an integer"),
@@ -62,7 +62,7 @@ def test_defaults_follow_the_number_of_records_expected():
 
 
 def test_the_configuration_of_a_scan_is_as_it_always_was():
-    config = Index(8).config
+    config = Index(8, source="scan").config
     assert b"source_params" not in config.canonical()
     assert parse_config(config.canonical()) == config
 

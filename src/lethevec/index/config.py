@@ -18,7 +18,7 @@ PLANES_WITH_VECTORS = 2
 PLANES_ALONE = 8
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
-#: Scores of the first stage are counted in sixteen bits: with more of them, weights would be too coarse. The first stage
+#: Scores of the first stage are counted in sixteen bits; with more bits, weights would be too coarse. The first stage
 #: looks at all bits of a code, but at only dim of a progressive one.
 MAX_FIRST_BITS = 65_536
 
@@ -27,7 +27,8 @@ MAX_FIRST_BITS = 65_536
 class Config:
     """Everything that was chosen, defaults filled in.
 
-    `gain_follows` says that usr's gain is read off the records. `source_params` is empty for a scan.
+    `gain_follows` says that usr's gain is read off the records. `source_params` is empty for a scan. The source "auto" is
+    a scan of few records and pivots for many.
     """
 
     dim: int
@@ -76,6 +77,8 @@ def make_config(
     family = choice("family", family, FAMILIES)
     ranking = choice("ranking", ranking, RANKINGS)
     source = choice("source", source, SOURCES)
+    if source == "auto" and (family != "progressive" or ranking != "asymmetric" or keep_vectors is False):
+        source = "scan"  # pivots would not fit
     if not isinstance(keep_vectors, bool):
         raise ParameterError(f"keep_vectors: expected True or False, got {keep_vectors!r}")
     if bits is None:

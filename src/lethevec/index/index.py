@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,13 @@ from .encoders import native_encoder
 from .gain import NormCounts
 from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids, read_array
-from .sources import native_source
+from .sources import native_source, source_for
 from .tuning import Tuning, tune
 
 #: Answers that a search may be asked for when k is larger than the index.
 MAX_PADDED = 1 << 28
+#: Records from which on a call that files them in cells shows a bar.
+SHOWN_FROM = 20_000
 
 
 class Index:
@@ -47,7 +49,9 @@ class Index:
         ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
         source: where candidates come from; "scan" looks at all codes, "tables" into the nearest buckets of hash tables,
-            "pivots" into the nearest cells around records that a keyed hash picks.
+            "pivots" into the nearest cells around records that a keyed hash picks; "auto" is a scan of fewer than
+            `pivots_from` records and pivots of more, or a scan always where pivots do not fit (other codes than
+            progressive, Hamming ranking, vectors that are not kept).
         tables, key_bits: how many hash tables, and bits of their keys; by default chosen for `expected` records.
         cell_size: records in a cell of the pivots, on average; by default chosen for `expected` records.
         refine: 1 for cells around means instead of pivots: faster searches, dearer changes.
@@ -77,13 +81,14 @@ class Index:
         bits: int | None = None,
         ranking: str = "asymmetric",
         keep_vectors: bool = True,
-        source: str = "scan",
+        source: str = "auto",
         tables: int | None = None,
         key_bits: int | None = None,
         probes: int | None = None,
         cell_size: int | None = None,
         refine: int | None = None,
         key: bytes | None = None,
+        pivots_from: int | None = None,
         expected: int | None = None,
         seed: int = 0,
         **params: Any,
@@ -104,6 +109,7 @@ class Index:
                 "cell_size": cell_size,
                 "refine": refine,
                 "key": key,
+                "pivots_from": pivots_from,
                 "expected": expected,
             },
             seed=seed,
@@ -116,10 +122,17 @@ class Index:
         self._norms = NormCounts() if config.gain_follows else None
         self._mean_norm = 1.0
         encoder = native_encoder(config.hasher(self._mean_norm), config.metric)
-        hamming = config.ranking == "hamming"
-        self._native = core.Index(encoder, config.metric, hamming, config.keep_vectors, native_source(config, encoder))
+        self._encoder = encoder
+        self._source = source_for(config, 0)
+        self._native = self._empty(self._source)
         # One change at a time, also where a change is several native calls.
         self._writing = threading.RLock()
+
+    def _empty(self, source: str) -> core.Index:
+        config = self._config
+        hamming = config.ranking == "hamming"
+        made = native_source(config, source, self._encoder)
+        return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, made)
 
     # --- What it is --------------------------------------------------------------------------------------------------
 
@@ -171,7 +184,13 @@ class Index:
         """Add records. Ids that are present or given twice are refused, and then nothing is added."""
         with self._writing, self._passing(vectors) as x:
             checked = as_ids(ids, count=len(x))
-            self._refuse(self._native.add(x, checked, resolve_threads(threads, len(x))))
+            self._fit_source(len(self) + len(x))
+            try:
+                with self._progress(len(x)) as advance:
+                    self._refuse(self._native.add(x, checked, resolve_threads(threads, len(x)), advance))
+            except BaseException:
+                self._fit_source(len(self))
+                raise
             self._count_norms(entering=x, threads=threads)
 
     def update(self, vectors: npt.ArrayLike, ids: npt.ArrayLike, *, threads: int | None = None) -> None:
@@ -191,6 +210,7 @@ class Index:
         if type(ids) is int and self._norms is None and -(1 << 63) <= ids < 1 << 63:
             with self._writing:
                 if self._native.forget_one(ids):
+                    self._fit_source(len(self))
                     return 1
             self._refuse(None if ignore_unknown else ("absent", ids))
             return 0
@@ -200,6 +220,7 @@ class Index:
         if self._norms is None:
             with self._writing:
                 gone, refusal = self._native.forget(checked, ignore_unknown)
+                self._fit_source(len(self))
             self._refuse(refusal)
             return gone
         with self._writing, self._leaving(checked) as leaving:
@@ -207,6 +228,33 @@ class Index:
             self._refuse(refusal)
             self._count_norms(leaving=leaving, threads=None)
             return gone
+
+    def _fit_source(self, records: int) -> None:
+        """Where the number of records decides on the source: make the other one, if it is its turn.
+
+        Searches that have begun go on in the old one, which is wiped when the last of them ends.
+        """
+        if self._config.source != "auto" or source_for(self._config, records) == self._source:
+            return
+        old, ids = self._native, self.ids()
+        made = self._empty(source_for(self._config, records))
+        if len(ids):
+            vectors = np.empty((len(ids), self.dim), dtype=np.float32)
+            try:
+                self._refuse(old.get(ids, vectors))
+                self._refuse(made.add(vectors, ids, resolve_threads(None, len(ids)), None))
+            finally:
+                vectors.fill(0)
+        self._native, self._source = made, source_for(self._config, records)
+
+    @contextmanager
+    def _progress(self, records: int) -> Iterator[Callable[[int], None] | None]:
+        """A bar for what takes long: filing many records in cells."""
+        if self._source != "pivots" or records < SHOWN_FROM:
+            yield None
+            return
+        with Progress(records, "filing", unit="records") as progress:
+            yield progress.advance
 
     def _passing(self, vectors: npt.ArrayLike) -> AbstractContextManager[F32]:
         return passing_vectors(vectors, self.dim, nonzero=self.metric == "cosine")
@@ -279,8 +327,8 @@ class Index:
         k = integer("k", k, 1, 1 << 31)
         if len(q) * k > MAX_PADDED and k > len(self):
             raise ParameterError(
-                f"k: expected at most {max(len(self), MAX_PADDED // len(q))} for {len(q)} queries of {len(self)} records, "
-                f"got {k}: the answer would be nearly all padding"
+                f"k: expected at most {max(len(self), MAX_PADDED // len(q))} for {len(q)} queries of {len(self)} "
+                f"records, got {k}: the answer would be nearly all padding"
             )
         effort = positive("effort", effort)
         allowed = self._allowed(allow)
@@ -336,7 +384,7 @@ class Index:
             first, rest = -(-c.bits // 64) * 8, 0
         else:
             planes = c.dim if c.family == "progressive" else c.bits
-            if c.source != "scan":
+            if self._source != "scan":
                 planes = 0
             first, rest = -(-planes // 8), 4 + -(-(c.bits - planes) // 32) * 4
             if c.metric != "cosine":
@@ -362,10 +410,8 @@ class Index:
         """
         vectors, codes, id_map, _ = self._native.bytes()
         n = len(self)
-        tables, possible, used, _ = core.table_stats(self._native) if self._config.source == "tables" else (0, 0, 0, 0)
-        cells, pivots, filled, largest = (
-            core.pivot_stats(self._native) if self._config.source == "pivots" else (0, 0, 0, 0)
-        )
+        tables, possible, used, _ = core.table_stats(self._native) if self._source == "tables" else (0, 0, 0, 0)
+        cells, pivots, filled, largest = core.pivot_stats(self._native) if self._source == "pivots" else (0, 0, 0, 0)
         total = vectors + codes + id_map + tables + cells
         return {
             "records": n,

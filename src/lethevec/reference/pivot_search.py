@@ -33,7 +33,7 @@ FIRST_PART = 8.0
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
-#: Centres, the first ones, whose largest distance is the unit of estimates (a query that is a pivot has none to its own).
+#: The first centres; the largest of their distances is the unit of estimates. (A query that is a pivot is at its own.)
 SPAN = 8
 #: Buckets of either stage, and how many of them reach from zero to that distance.
 FIRST_BUCKETS, FIRST_PER_UNIT = 1024, 256

@@ -4,8 +4,8 @@ Codes are compared with a query in whole numbers, so that every implementation f
 
     first stage    w_j, one weight for each of the first bits (of the first plane, for progressive codes): |v_j| scaled
                    and rounded so that no 128 consecutive weights add up to more than 255 (or less, beyond 32,896 bits,
-                   so that all of them stay below 2^16), where v is the rotated query. score = sum of w_j over the bits that agree with the sign of v_j; 2 score - sum(w)
-                   estimates <v, b>.
+                   so that all of them stay below 2^16), where v is the rotated query. score = sum of w_j over the bits
+                   that agree with the sign of v_j; 2 score - sum(w) estimates <v, b>.
     second stage   the bits after those, with weights of up to 127 each, and the record's own factor 1/<x̂, x/|x|>
     third stage    true distances
 
