@@ -9,6 +9,7 @@
 
 #include "dispatch.h"
 #include "pivots.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -233,14 +234,16 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
     const Kernels& kernels = active();
     const Encoder& encoder = *settings_.encoder;
     const bool ip = settings_.metric == Metric::ip;
-    AlignedVector<float> values(static_cast<size_t>(encoder.bits)), scratch(static_cast<size_t>(encoder.scratch()));
-    kernels.superbit(encoder.frame->view(), query, 1, {values.data(), nullptr, encoder.bits, nullptr}, scratch.data());
+    Wiped<float> coordinates(encoder.bits), scratch(encoder.scratch());
+    AlignedVector<float>& values = coordinates.data;
+    kernels.superbit(encoder.frame->view(), query, 1, {values.data(), nullptr, encoder.bits, nullptr}, scratch.at(0));
     std::vector<float> keys(static_cast<size_t>(means_.padded_size()));
     means_.keys(values.data(), !ip, keys.data());
     Order order(keys.data(), *this, filled, plan.probed);
 
-    std::vector<uint8_t> tables, weights;
-    std::vector<uint32_t> signs;
+    PreparedQuery prepared;  // for its buffers, which are wiped
+    std::vector<uint8_t>&tables = prepared.tables, &weights = prepared.tail_weights;
+    std::vector<uint32_t>& signs = prepared.tail_signs;
     int32_t half = 0, whole = 0;
     const double scale = first_tables(values.data(), d_, tables, half), unit = scale > 0.0 ? 1.0 / scale : 0.0;
     const double alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);

@@ -109,6 +109,10 @@ CASES = {
         "index = make(metric='l2', ranking='hamming'); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(x[ROW - 3 : ROW + 1]); index.search_radius(x[ROW], 9.0)",
     ),
+    "the query, pivots": (
+        "index = make(metric='l2', source='pivots', cell_size=9); index.add(x, ids=ids)",
+        "index.forget([ROW]); index.search(x[ROW]); index.search_radius(x[ROW], 9.0)",
+    ),
     "save": ("index = make(); index.add(x, ids=ids); index.save(folder + '/s')", "index.forget(ROW)"),
     "save of few": (
         "index = make(); index.add(x[ROW - 9 : ROW + 1], ids=ids[ROW - 9 : ROW + 1]); index.save(folder + '/s')",
