@@ -29,14 +29,15 @@ struct Plan {
 Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allowed, int64_t k, double effort) {
     const double share = static_cast<double>(records) / static_cast<double>(std::max<int64_t>(1, allowed));
     const double probes = given ? static_cast<double>(given) : std::max(8.0, 5.0 * std::sqrt(static_cast<double>(cells)));
-    const double wanted = static_cast<double>(k), first_rank = 600.0 + 40.0 * wanted;
+    const double wanted = static_cast<double>(k), first_rank = 500.0 + 30.0 * wanted;
+    const double growth = effort < 1.0 ? std::sqrt(effort) : effort;
     auto whole = [](double number) { return static_cast<int64_t>(std::min(std::ceil(number), 1e15)); };
     Plan plan;
     plan.first = std::max<int64_t>(1, whole(probes * share / 8.0));
     plan.probed = std::max(plan.first, whole(effort * probes * share));
     plan.reference = whole(std::max(wanted, first_rank / 2.0));
-    plan.survivors = std::max(plan.reference, whole(effort * first_rank));
-    plan.rank = whole(std::max(wanted, effort * (50.0 + 5.0 * wanted)));
+    plan.survivors = std::max(plan.reference, whole(growth * first_rank));
+    plan.rank = whole(std::max(wanted, growth * (60.0 + 8.0 * wanted)));
     return plan;
 }
 

@@ -33,6 +33,7 @@ SINGLE = {
     "encode": "how fast vectors become codes",
     "scan": "the scan beside its rivals; adding, forgetting, memory",
     "tables": "hash tables as the source of candidates",
+    "pivots": "pivots as the source of candidates, beside ScaNN, hnswlib and IVFPQ",
     "store": "the durable store: adding, opening, forgetting",
     "residue": "what deletion leaves in the files of several libraries",
 }

@@ -33,6 +33,7 @@ ROWS_PER_BUCKET = 8
 PROBES_PER_ROOT = 12
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
+EXPECTED_BY_PIVOTS = 300_000
 #: From so many records on, pivots are faster than a scan at the same recall (measured, docs/pivots.md).
 PIVOTS_FROM = 50_000
 CELL_PER_ROOT = 0.22
@@ -57,7 +58,8 @@ def source_params(source: str, dim: int, seed: int, given: dict[str, object]) ->
             raise ParameterError(f"{name}: expected only with {fitting}, got source={source!r}")
     if source == "scan":
         return ()
-    expected = integer("expected", _or(given["expected"], EXPECTED), 1, 1 << 32)
+    usual = EXPECTED if source == "tables" else EXPECTED_BY_PIVOTS
+    expected = integer("expected", _or(given["expected"], usual), 1, 1 << 32)
     if source == "tables":
         return _tables(dim, expected, given)
     params = _pivots(expected, seed, given)
@@ -100,7 +102,7 @@ def _hash_key(given: object, seed: int) -> str:
 
 def default_cell_size(expected: int) -> int:
     """Records of a cell, on average."""
-    return min(MAX_CELL_SIZE, max(16, round(CELL_PER_ROOT * math.sqrt(expected))))
+    return min(MAX_CELL_SIZE, max(32, round(CELL_PER_ROOT * math.sqrt(expected))))
 
 
 def _or(value: object, default: int) -> object:

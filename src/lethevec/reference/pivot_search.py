@@ -23,9 +23,9 @@ from .pivots import Bools, Pivots, mean_alignment
 from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_weights, true_distances
 
 #: Rows that the first stage keeps at effort 1: a number, and as many for each of the k neighbours.
-SURVIVORS, SURVIVORS_PER_K = 600.0, 40.0
+SURVIVORS, SURVIVORS_PER_K = 500.0, 30.0
 #: Rows among which the second stage keeps, likewise.
-RANK, RANK_PER_K = 50.0, 5.0
+RANK, RANK_PER_K = 60.0, 8.0
 #: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
 REFERENCE_PART = 2.0
 FIRST_PART = 8.0
@@ -65,8 +65,9 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     probed = max(first, math.ceil(min(effort * probes_at_one * share, cells)))
     base = SURVIVORS + SURVIVORS_PER_K * k
     reference = math.ceil(max(k, base / REFERENCE_PART))
-    survivors = max(reference, math.ceil(min(effort * base, records)))
-    rank = math.ceil(max(k, min(effort * (RANK + RANK_PER_K * k), records)))
+    growth = math.sqrt(effort) if effort < 1 else effort  # few cells hold good rows too
+    survivors = max(reference, math.ceil(min(growth * base, records)))
+    rank = math.ceil(max(k, min(growth * (RANK + RANK_PER_K * k), records)))
     return PivotPlan(first, probed, reference, survivors, rank)
 
 

@@ -1,0 +1,144 @@
+"""Pivots as the source of candidates, on one thread, one query at a time: `python -m lethevec.bench.pivots`.
+
+Three parts:
+
+* versus: pivots, plain and refined, beside ScaNN, hnswlib and Faiss's IVFPQ at equal recall, with the time to build;
+* growth: what a query costs as the set grows, pivots and scan both tuned to the same recall at each size, with the
+  exponent of the power law fitted to each. Where the lines cross is where pivots begin to pay;
+* changes: microseconds to add and to forget a record of the whole set, pivots and others, taken at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lethevec
+
+from . import harness, peers
+from .compare import at_recall, build
+from .harness import Data, Report, interleave, load_data, one_by_one, parser, recall, start, with_truth
+from .ours import Lethevec
+from .peer import Peer, queries_for, tune_to
+from .process import start_over
+from .tables import K, Task, exponent, pyplot, save
+
+
+def versus(report: Report, data: Data, arguments: argparse.Namespace) -> None:
+    """Everybody at each of the recalls."""
+    ours: list[Peer] = [
+        Lethevec("pivots", expected=len(data.train)),
+        Lethevec("pivots", refine=1, expected=len(data.train)),
+    ]
+    competitors = ours + peers.make(name for name in arguments.peers.split(",") if name)
+    build(report, data, competitors)
+    for target in map(float, arguments.targets.split(",")):
+        at_recall(report, data, competitors, target, arguments.rounds, arguments.seconds)
+
+
+def growth(report: Report, data: Data, arguments: argparse.Namespace) -> None:
+    """The first n records, for growing n."""
+    sizes = [n for n in arguments.sizes if n < len(data.train)] + [len(data.train)]
+    seconds: dict[str, list[float]] = {"pivots": [], "refined": [], "scan": []}
+    rows = []
+    for n in sizes:
+        part = with_truth(data.name, data.metric, np.ascontiguousarray(data.train[:n]), data.test)
+        queries = queries_for(part)
+        made = {
+            "pivots": Lethevec("pivots", expected=n),
+            "refined": Lethevec("pivots", refine=1, expected=n),
+            "scan": Lethevec("scan"),
+        }
+        for peer in made.values():
+            peer.build(part.train, part.metric)
+            tune_to(peer, part, arguments.target, K)
+        tasks: dict[str, Task] = {
+            name: (len(queries), one_by_one(peer.search_one, queries, K)) for name, peer in made.items()
+        }
+        timings = interleave(tasks, rounds=arguments.rounds, seconds=arguments.seconds)
+        for name, peer in made.items():
+            got, timing = recall(part, timings[name].answer, K), timings[name]
+            seconds[name].append(1 / timing.rate)
+            work = peer.index.search(queries, K, effort=peer.effort).work
+            looked = work.scanned / len(queries)
+            report.add_timing(timing, part="growth", data=data.name, records=n, recall=got, source=name, looked=looked)
+            rows.append((f"{n:,}", name, f"{peer.effort:.3g}", f"{got:.4f}", f"{timing.micros:,.0f}", f"{looked:,.0f}"))
+    head = ("records", "source", "effort", f"recall@{K}", "us per query", "records scanned")
+    report.table(f"{data.name}: cost against size at recall of at least {arguments.target}", head, rows)
+    exponents = {name: exponent(sizes, costs) for name, costs in seconds.items()}
+    for name, slope in exponents.items():
+        report.note(f"{data.name}: {name} grows as n^{slope:.2f} in time")
+    report.add(part="growth", data=data.name, sizes=sizes, exponents=exponents)
+    figure, axes = pyplot().subplots(figsize=(6, 4.5), layout="constrained")
+    for name, costs in seconds.items():
+        axes.plot(sizes, np.array(costs) * 1e6, marker="o", label=f"{name}: n^{exponents[name]:.2f}")
+    axes.set(xscale="log", yscale="log", xlabel="records", ylabel="us per query, one thread", title=data.name)
+    axes.legend()
+    axes.grid(alpha=0.3, which="both")
+    save(report, figure, arguments.figures, f"pivots-growth-{data.name}")
+
+
+def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
+    """One record at a time, at random, from an index of the whole set; what is forgotten is added again."""
+    rows = []
+    for refine in (0, 1):
+        index = lethevec.Index(data.dim, data.metric, source="pivots", refine=refine, expected=len(data.train))
+        index.add(data.train, ids=range(len(data.train)))
+        pivots = index.stats()["pivots"]
+        count = arguments.changes if refine == 0 else max(1, arguments.changes // 8)
+        chosen = np.random.default_rng(1).choice(len(data.train), count, replace=False)
+        forgets, adds = _timed(index, data, chosen.tolist())
+        # Without a pivot among them: those that took long are pivots or, where centres are refined, sampled.
+        usual = float(np.median(forgets))
+        label = "refined" if refine else "pivots"
+        size = index.stats()["bytes_cells"] / len(data.train)
+        rows.append(
+            (label, f"{pivots:,}", f"{adds.mean():.1f}", f"{forgets.mean():.1f}", f"{usual:.1f}", f"{size:.0f}")
+        )
+        report.add(part="changes", data=data.name, source=label, add=adds.mean(), forget=forgets.mean(), usual=usual)
+    head = ("source", "pivots", "us to add", "us to forget", "us to forget, median", "bytes of cells for a record")
+    report.table(f"{data.name}: changes, one record at a time, one thread", head, rows)
+
+
+def _timed(index: lethevec.Index, data: Data, chosen: list[int]) -> tuple[Any, Any]:
+    took: list[list[float]] = [[], []]
+    for row in chosen:
+        begin = time.perf_counter()
+        index.forget(row)
+        middle = time.perf_counter()
+        index.add(data.train[row : row + 1], ids=[row], threads=1)
+        took[0].append(1e6 * (middle - begin))
+        took[1].append(1e6 * (time.perf_counter() - middle))
+    return np.array(took[0]), np.array(took[1])
+
+
+def main(command: list[str] | None = None) -> None:
+    cli = parser(__doc__ or "")
+    cli.add_argument("--parts", default="versus,growth,changes", help="which, with commas")
+    cli.add_argument("--peers", default="scann,hnswlib,ivfpq", help="part 'versus': which, with commas")
+    cli.add_argument("--targets", default="0.90,0.95", help="part 'versus': recall to reach, with commas")
+    cli.add_argument("--sizes", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000], help="part 'growth'")
+    cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
+    cli.add_argument("--changes", type=int, default=4000, help="part 'changes': records; refined, an eighth of them")
+    cli.add_argument("--figures", type=Path, help="folder for the figures; as --out if not given")
+    arguments = cli.parse_args(command)
+    start(arguments)
+    arguments.figures = arguments.figures or arguments.out or harness.RESULTS
+    report = Report("pivots", vars(arguments), arguments.out)
+    parts = arguments.parts.split(",")
+    for data in load_data(arguments.data, arguments.queries):
+        if "versus" in parts:
+            versus(report, data, arguments)
+        if "growth" in parts:
+            growth(report, data, arguments)
+        if "changes" in parts:
+            changes(report, data, arguments)
+    report.note(f"Results: {report.path}")
+
+
+if __name__ == "__main__":
+    start_over("lethevec.bench.pivots", main)
