@@ -223,6 +223,9 @@ inline void check_expand(const Isas& isas) {
 inline void check_search_kernels(const Isas& isas) {
     for (int64_t bytes = 1; bytes <= 40; ++bytes)
         for (int64_t blocks = 1; blocks <= 40; ++blocks) check_scans(isas, bytes, blocks, 2);
+    // Blocks are gathered by tiles of 64.
+    for (const int64_t bytes : {3, 13, 16, 33})
+        for (const int64_t blocks : {63, 64, 65, 68, 129, 200}) check_scans(isas, bytes, blocks, 6);
     // Scores above 2^15, where a signed comparison would fail, and up to the 2^16 - 1 of 257 chunks.
     for (const int64_t bytes : {64, 2064, 4112}) check_scans(isas, bytes, 5, 8);
     for (int64_t words = 0; words <= 12; ++words)
