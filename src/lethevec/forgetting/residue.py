@@ -8,8 +8,8 @@ A window can be too plain to mean anything: fewer than 6 bytes (8 of text), or f
 zeros, small integers), or fewer than 4 that differ from the most frequent one, match by accident everywhere. Those are
 counted as `plain` and not looked for, and the report says so.
 
-One pass over the data whatever the number of needles: words of 8 bytes go into a small hash table, and all places of a
-block are tested at once with NumPy.
+One pass over the data whatever the number of needles (see `patterns`). What living records have too is dropped without
+being looked at place by place: vectors of small whole numbers have many windows in common.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .patterns import PatternTable
+
 __all__ = [
     "Finding",
     "MemorySource",
@@ -36,16 +38,12 @@ __all__ = [
     "vector_needles",
 ]
 
-U64 = npt.NDArray[np.uint64]
-
 _BLOCK = 1 << 22
 _MIN_BYTES = 6
 _MIN_TEXT = 8
 _MIN_DISTINCT = 4
 _MIN_OTHERS = 4  # bytes that differ from the most frequent one
-_WORD = 8
-_MAX_WORDS = 60_000
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd constant whose product spreads the prefix over the table
+_INNOCENT, _GUILTY = 1, 2  # what is known of a window that was found
 
 
 @dataclass(frozen=True)
@@ -198,10 +196,8 @@ def search(
     sources: Iterable[Source], needles: Iterable[Needle], explained: Callable[[Finding], bool] | None = None
 ) -> Report:
     """Look for every needle in every source. `explained` may call a finding innocent (a living record has it too)."""
-    table = _Table(needles)
-    report = Report(patterns=len(table.windows), plain=table.plain)
-    innocent: dict[bytes, bool] = {}
-    covered: dict[int, set[int]] = defaultdict(set)
+    inquiry = _Inquiry(needles, explained)
+    table, report = inquiry.table, inquiry.report
     for source in sources:
         size = 0
         tail, tail_at = b"", 0
@@ -210,84 +206,64 @@ def search(
             joined = tail_at + len(tail) == offset
             data, start = (tail + block, tail_at) if joined else (block, offset)
             seen = len(tail) if joined else 0
-            for place, window in table.matches(data):
-                if place + len(window) <= seen:
-                    continue  # wholly inside what the last block already showed
-                if innocent.get(window):
-                    continue
-                for needle, at in table.windows[window]:
-                    finding = Finding(source.name, start + place, table.needles[needle].label, window)
-                    if explained is not None and window not in innocent:
-                        innocent[window] = explained(finding)
-                    if innocent.get(window):
-                        break
-                    report.findings.append(finding)
-                    covered[needle].update(range(at, at + len(window)))
+            for places, numbers in table.matches(data):
+                inquiry.judge(source.name, start, seen, places, numbers)
             keep = min(len(data), table.longest - 1)
             tail, tail_at = (data[-keep:], start + len(data) - keep) if keep else (b"", 0)
         report.searched[source.name] = report.searched.get(source.name, 0) + size
-    for needle, places in covered.items():
-        label = table.needles[needle].label
-        report.bytes_by_label[label] = report.bytes_by_label.get(label, 0) + len(places)
+    inquiry.count_bytes()
     return report
 
 
-class _Table:
-    """The windows of all needles, arranged for one pass.
+class _Inquiry:
+    """The windows of all needles, what is known of each of them, and the report."""
 
-    Words of 8 bytes are read on a grid of every `grid` bytes. Wherever a window of `grid + 7` bytes or more stands, it
-    covers a whole word of the grid, which is one of its first `grid` words; those are in the table. So the longer the
-    shortest window, the fewer places are looked at: with 15 bytes or more, one in eight.
-    """
-
-    def __init__(self, needles: Iterable[Needle]) -> None:
-        self.needles = list(needles)
-        self.windows: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
-        self.plain = 0
-        for number, needle in enumerate(self.needles):
+    def __init__(self, needles: Iterable[Needle], explained: Callable[[Finding], bool] | None) -> None:
+        self._needles = list(needles)
+        self._explained = explained
+        where: dict[bytes, list[tuple[int, int]]] = defaultdict(list)  # of each window: needles, and offsets in them
+        plain = 0
+        for number, needle in enumerate(self._needles):
             for at, window in needle.windows():
                 if _is_plain(window, needle.text):
-                    self.plain += 1
+                    plain += 1
                 else:
-                    self.windows[window].append((number, at))
-        self.longest = max((len(window) for window in self.windows), default=1)
-        self._short = [window for window in self.windows if len(window) < _WORD]
-        wide = [window for window in self.windows if len(window) >= _WORD]
-        shortest = min(map(len, wide), default=_WORD)
-        # A wide grid makes a large table; with very many windows that costs more than it saves.
-        fits = [g for g in (8, 4, 2, 1) if shortest >= g + _WORD - 1 and (g == 1 or g * len(wide) <= _MAX_WORDS)]
-        self._grid = fits[0]
-        self._words: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        for window in wide:
-            for at in range(self._grid):
-                self._words[int.from_bytes(window[at : at + _WORD], "little")].append((at, window))
-        # About a thousand cells for each word, as long as the table stays in the cache: few false alarms.
-        bits = min(max(len(self._words).bit_length() + 10, 12), 22)
-        self._shift = np.uint64(64 - bits)
-        self._cells = np.zeros(1 << bits, dtype=np.bool_)
-        words = np.fromiter(self._words, dtype=np.uint64, count=len(self._words))
-        self._cells[(words * _MIX) >> self._shift] = True
+                    where[window].append((number, at))
+        self.table = PatternTable(list(where))
+        self.report = Report(patterns=len(where), plain=plain)
+        self._where = list(where.values())
+        self._sizes = np.array([len(window) for window in where], dtype=np.int64)
+        self._known = np.zeros(len(where), dtype=np.uint8)
 
-    def matches(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Every place at which a window stands."""
-        for window in self._short:
-            place = data.find(window)
-            while place >= 0:
-                yield place, window
-                place = data.find(window, place + 1)
-        if not self._words:
-            return
-        for lane in range(0, _WORD, self._grid):
-            count = (len(data) - lane) // _WORD
-            if count <= 0:
-                continue
-            words: U64 = np.frombuffer(data, dtype="<u8", count=count, offset=lane)
-            hits = np.flatnonzero(self._cells[(words * _MIX) >> self._shift])
-            for hit in hits.tolist():
-                for at, window in self._words.get(int(words[hit]), ()):
-                    place = lane + _WORD * hit - at
-                    if place >= 0 and data.startswith(window, place):
-                        yield place, window
+    def judge(
+        self, source: str, start: int, seen: int, places: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+    ) -> None:
+        """Report these windows, but for the innocent and for those wholly inside what the last block already showed."""
+        new = (places + self._sizes[numbers] > seen) & (self._known[numbers] != _INNOCENT)
+        places, numbers = places[new], numbers[new]
+        unknown, first = np.unique(numbers, return_index=True)
+        for number, at in zip(unknown.tolist(), first.tolist(), strict=True):
+            if not self._known[number]:
+                asked = self._finding(source, start + int(places[at]), number, self._where[number][0][0])
+                innocent = self._explained is not None and self._explained(asked)
+                self._known[number] = _INNOCENT if innocent else _GUILTY
+        guilty = self._known[numbers] == _GUILTY
+        for place, number in zip(places[guilty].tolist(), numbers[guilty].tolist(), strict=True):
+            for needle, _ in self._where[number]:
+                self.report.findings.append(self._finding(source, start + place, number, needle))
+
+    def count_bytes(self) -> None:
+        """Put into the report how many bytes of each label were found."""
+        covered: dict[int, set[int]] = defaultdict(set)
+        for number in np.flatnonzero(self._known == _GUILTY).tolist():
+            for needle, at in self._where[number]:
+                covered[needle].update(range(at, at + len(self.table.patterns[number])))
+        for needle, bytes_found in covered.items():
+            label = self._needles[needle].label
+            self.report.bytes_by_label[label] = self.report.bytes_by_label.get(label, 0) + len(bytes_found)
+
+    def _finding(self, source: str, place: int, number: int, needle: int) -> Finding:
+        return Finding(source, place, self._needles[needle].label, self.table.patterns[number])
 
 
 def _is_plain(window: bytes, text: bool) -> bool:
