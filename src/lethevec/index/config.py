@@ -27,8 +27,8 @@ MAX_FIRST_BITS = 65_536
 class Config:
     """Everything that was chosen, defaults filled in.
 
-    `gain_follows` says that usr's gain is read off the records. `source_params` is empty for a scan. The source "auto" is
-    a scan of few records and pivots for many.
+    `gain_follows` says that usr's gain is read off the records. `source_params` is empty for a scan. The source "auto"
+    is a scan of few records and pivots for many.
     """
 
     dim: int
