@@ -91,13 +91,18 @@ def _pivots(expected: int, seed: int, given: dict[str, object]) -> Params:
 def _hash_key(given: object, seed: int) -> str:
     """The key of the hash that makes pivots: 32 hexadecimal digits. By default it follows from the seed."""
     if given is None:
-        return struct.pack("<QQ", *reference.default_pivot_key(seed)).hex()
+        return default_key(seed)
     if isinstance(given, str) and re.fullmatch("[0-9a-f]{32}", given):
         return given
     if isinstance(given, bytes) and len(given) == 16:
         return given.hex()
     what = f"{len(given)} bytes" if isinstance(given, bytes) else type(given).__name__
     raise ParameterError(f"key: expected 16 bytes (or their 32 hexadecimal digits), got {what}")
+
+
+def default_key(seed: int) -> str:
+    """The key of an index that was not given one, as its configuration has it."""
+    return struct.pack("<QQ", *reference.default_pivot_key(seed)).hex()
 
 
 def default_cell_size(expected: int) -> int:

@@ -8,7 +8,7 @@ A backup of a sealed store has the sealed records as they are, by the number of 
 the vault alone. The same sealed records give the same bytes.
 
 Opening a backup for writing makes it a store of its own, with new keys, or with the old ones if their file is put
-there.
+there. The key that picks pivots (see `source_key`) is not in a backup either, and is always a new one.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..errors import KeysError, UnknownIdError
+from ..errors import IncompleteWriteError, KeysError, UnknownIdError
 from ..forgetting.multiset import MultisetHash
 from . import rows
 from .connection import translated
-from .engine import Factory, read_configuration
+from .engine import Engine, Factory, read_configuration
 from .erasing import Eraser
 from .ids import Id
 from .ledger import Ledger
@@ -19,6 +19,7 @@ from .lock import WriterLock
 from .mirror import Mirror
 from .reserve import Reserve
 from .session import Session
+from .source_key import draw_key, put_key, read_key
 
 __all__ = ["StoreBase"]
 
@@ -52,11 +53,30 @@ class StoreBase:
         if not session.read_only:
             self._recover()
             self._reserve.ensure()
-        engine = factory.make(session.row.configuration)
-        self._mirror = Mirror(engine, session.tables, self.dim, follow=session.read_only)
+        self._draws_key = factory.draws_key(session.row.configuration)
+        self._mirror = Mirror(self._make_engine(factory), session.tables, self.dim, follow=session.read_only)
         self._drop_unreadable = drop_unreadable
         self._seen = -1
         self._refresh()
+
+    def _make_engine(self, factory: Factory) -> Engine:
+        """An empty engine. A writer gives the store a key if it should have one and has none."""
+        session = self._session
+        configuration = session.row.configuration
+        if not self._draws_key:
+            return factory.make(configuration)
+        key = read_key(session.connection, session.path)
+        if key is not None or session.read_only:
+            return factory.make(configuration, key)
+        key = draw_key()
+        engine = factory.make(configuration, key)  # before anything is written: it may refuse
+        try:
+            with session.transaction() as connection:
+                put_key(connection, key)
+                connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")  # pages were rewritten
+        except IncompleteWriteError:
+            return factory.make(configuration)  # a full disk must not stand in the way of a forget: the next open draws
+        return engine
 
     def _recover(self) -> None:
         """Do what a crash may have left: an unscrubbed log, erasures without a receipt. It waits for nobody."""
@@ -71,8 +91,14 @@ class StoreBase:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that was chosen when the store was made, defaults filled in, as one would give it to `Index`."""
-        return read_configuration(self._session.row.configuration, self._session.path)
+        """Everything that was chosen when the store was made, defaults filled in, as one would give it to `Index`.
+
+        A key that the store has drawn is not part of it.
+        """
+        configuration = read_configuration(self._session.row.configuration, self._session.path)
+        if self._draws_key:
+            del configuration["key"]
+        return configuration
 
     def files(self) -> dict[str, int]:
         """Every file that belongs to the store and could hold a record, by name, with its size in bytes."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, LethevecError, ParameterError
+from ..hashing.parameters import seed_of
 from ..index import Index
+from ..index.config import Config
+from ..index.sources import default_key
 from ..index.tuning import Tuning
 
 __all__ = ["Engine", "Factory", "Found", "IndexFactory", "new_configuration", "read_configuration"]
@@ -33,7 +37,7 @@ class Found(Protocol):
 
 
 class Engine(Protocol):
-    """An index in memory whose answers depend on its configuration and its records alone."""
+    """An index in memory whose answers depend on its configuration, the store's key and its records alone."""
 
     def add(self, vectors: F32, ids: I64) -> object:
         """Add records."""
@@ -75,8 +79,12 @@ class Factory(Protocol):
         """The configuration of a new store, every default filled in; what cannot be is refused."""
         ...
 
-    def make(self, configuration: str) -> Engine:
-        """An empty engine of that configuration."""
+    def draws_key(self, configuration: str) -> bool:
+        """Whether an engine of that configuration can use a key that the store draws (see `source_key`)."""
+        ...
+
+    def make(self, configuration: str, key: bytes | None = None) -> Engine:
+        """An empty engine of that configuration; with the store's key, if it has drawn one."""
         ...
 
 
@@ -87,17 +95,32 @@ class IndexFactory:
         """As `Index` describes itself, so that a later change of its defaults changes no store."""
         return Index(dim, metric, **options).config.canonical().decode()
 
-    def make(self, configuration: str) -> Engine:
+    def draws_key(self, configuration: str) -> bool:
+        """Whether it has a key for pivots, and that is the one which follows from the seed: no other was chosen."""
+        try:
+            fields = _flatten(configuration)
+            return "key" in fields and bool(fields["key"] == default_key(seed_of(fields.get("seed"))))
+        except (LethevecError, ValueError, TypeError, AttributeError):
+            return False  # `make` says what is wrong with it
+
+    def make(self, configuration: str, key: bytes | None = None) -> Engine:
         """An index made anew from its description; one that would not be the same is refused."""
         try:
             arguments = _flatten(configuration)
             arguments.pop("gain_follows", None)  # follows from the others
-            index = Index(**arguments)
+            described = arguments.get("key")
+            index = Index(**arguments if key is None else {**arguments, "key": key})
         except (LethevecError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
-        if index.config.canonical().decode() != configuration:
+        if _with_key(index.config, described).canonical().decode() != configuration:
             raise FormatError(f"expected a configuration that this version has, got {configuration[:200]}")
         return index
+
+
+def _with_key(config: Config, key: Any) -> Config:
+    """The configuration as it would be with this key."""
+    params = tuple((name, key if name == "key" else value) for name, value in config.source_params)
+    return replace(config, source_params=params)
 
 
 def new_configuration(factory: Factory, dim: int | None, metric: str | None, options: dict[str, Any] | None) -> str:

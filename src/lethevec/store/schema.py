@@ -8,6 +8,7 @@
 | `removals` | for each bucket of 4,096 slots, the write that last took something out of it, for readers |
 | `erasures` | forgets that are committed but not yet complete: the draft of the receipt, tags only |
 | `receipts` | the chain; it outlives the records |
+| `source_key` | the key that decides which records are pivots; only where there can be any, see `source_key` |
 
 A store whose records are sealed (version 2, see `sealed`) has no `records`; its `vectors` hold sealed records, its
 `store` row names the vault as well, and one table more is there:
@@ -36,6 +37,7 @@ from ..forgetting.multiset import MultisetHash
 from .connection import PAGE_SIZE, connect, pragma, translated
 from .files import RawFile, StoreFiles, sync_folder
 from .pages import Header, read_header
+from .source_key import put_key
 
 __all__ = [
     "APPLICATION_ID",
@@ -137,8 +139,11 @@ def create_tables(
     connection.execute(f"INSERT INTO store VALUES ({','.join('?' * len(values))})", values)
 
 
-def new_database(files: StoreFiles, configuration: str, vault: str | None) -> None:
-    """Make an empty store at its path: built under another name, synced, then renamed, so it is there whole or not."""
+def new_database(files: StoreFiles, configuration: str, vault: str | None, key: bytes | None) -> None:
+    """Make an empty store at its path: built under another name, synced, then renamed, so it is there whole or not.
+
+    `key` is the one that was drawn for its pivots, if it can have any.
+    """
     digest = MultisetHash(configuration.encode()).to_bytes() if vault is None else b""
     path = files.building
     try:
@@ -150,6 +155,8 @@ def new_database(files: StoreFiles, configuration: str, vault: str | None) -> No
                 prepare_file(connection, PLAIN if vault is None else SEALED)
                 connection.execute("BEGIN IMMEDIATE")
                 create_tables(connection, configuration, digest, next_slot=1, vault=vault)
+                if key is not None:
+                    put_key(connection, key)
                 connection.execute("COMMIT")
             finally:
                 connection.close()

@@ -19,6 +19,7 @@ from .lock import WriterLock
 from .pages import wal_state
 from .schema import PLAIN, StoreRow, check_header, check_not_truncated, migrate, new_database, read_store_row
 from .sealed import SealedTables
+from .source_key import draw_key
 from .tables import PlainTables
 from .vault import Vault
 
@@ -201,7 +202,8 @@ def open_session(
             if read_only:
                 raise FileError(f"{files.database}: expected a store to read, got nothing there")
             configuration = new_configuration(factory, dim, metric, options)
-            new_database(files, configuration, Vault.create(vault) if encrypt else None)
+            key = draw_key() if factory.draws_key(configuration) else None
+            new_database(files, configuration, Vault.create(vault) if encrypt else None, key)
         session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
             _check_same(session, dim, metric, options)
@@ -224,6 +226,8 @@ def _check_same(session: Session, dim: int | None, metric: str | None, options: 
     configuration = read_configuration(session.row.configuration, session.path)
     asked = {"dim": dim, "metric": metric, **(options or {})}
     for name, value in asked.items():
+        if isinstance(value, bytes):  # a key, which is kept in hexadecimal digits
+            value = value.hex()
         if value is not None and configuration.get(name) != value:
             raise ParameterError(
                 f"{session.path}: expected {name}={configuration.get(name)!r}, as the store was created, got {value!r}"
