@@ -35,7 +35,7 @@ PROBES_PER_ROOT = 12
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000
 #: From so many records on, pivots are faster than a scan at the same recall (measured, docs/pivots.md).
-PIVOTS_FROM = 50_000
+PIVOTS_FROM = 100_000
 CELL_PER_ROOT = 0.22
 #: Which sources a parameter is for.
 USED_BY = {
