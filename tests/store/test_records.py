@@ -343,7 +343,8 @@ class TestSearch:
     @pytest.mark.parametrize(
         "options",
         [
-            {"seed": 7},
+            {"seed": 7, "source": "auto"},
+            {"seed": 7, "source": "scan"},
             {"family": "usr", "bits": 32},
             {"family": "usr", "bits": 32, "steps": 5, "ranking": "hamming"},
             {"keep_vectors": False},

@@ -92,9 +92,15 @@ class TestDrawn:
         assert answers(reader, queries) == answers(db, queries)
         assert used_key(reader) == used_key(db)
 
-    def test_by_default(self, make):
-        """Stores of a few records scan, and have their key for the day on which they are many."""
+    def test_by_default_a_store_scans_and_needs_none(self, make):
+        """It must open in seconds, however many records it has."""
         db = make()
+        assert db.config["source"] == "scan"
+        assert rows(db.path, "SELECT name FROM sqlite_master WHERE name = 'source_key'") == []
+
+    def test_auto(self, make):
+        """Few records are scanned, and the key is there for the day on which they are many."""
+        db = make(index={"source": "auto"})
         assert db.config["source"] == "auto"
         assert rows(db.path, "SELECT key FROM source_key") == [(used_key(db),)]
 
@@ -293,7 +299,7 @@ def test_golden_stores_scan_and_get_no_table(tmp_path, golden):
     ],
 )
 def test_keys_that_cannot_be(make, sql, message):
-    db = make()
+    db = make(index={"source": "auto"})
     db.close()
     change(db.path, sql)
     for read_only in (False, True):

@@ -88,11 +88,18 @@ class Factory(Protocol):
         ...
 
 
+#: Who names one of these has thought about the source.
+SOURCE_OPTIONS = {"source", "pivots_from", "cell_size", "refine", "key", "probes", "expected", "tables", "key_bits"}
+
+
 class IndexFactory:
     """The real index."""
 
     def describe(self, dim: int, metric: str, options: dict[str, Any]) -> str:
         """As `Index` describes itself, so that a later change of its defaults changes no store."""
+        if not SOURCE_OPTIONS & options.keys():
+            # Filing a million records in cells takes far longer than reading them, and a store must open in seconds.
+            options = {**options, "source": "scan"}
         return Index(dim, metric, **options).config.canonical().decode()
 
     def draws_key(self, configuration: str) -> bool:
