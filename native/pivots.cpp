@@ -49,6 +49,13 @@ Pivots::Pivots(const PivotSettings& settings)
     append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
 }
 
+Pivots::~Pivots() {
+    for (Piece& piece : pieces_) {
+        if (piece.links) wipe(piece.links.get(), PIECE_ROWS * sizeof(Link));
+        if (piece.homes) wipe(piece.homes.get(), PIECE_ROWS * sizeof(Home));
+    }
+}
+
 // --- Where rows are ----------------------------------------------------------------------------------------------------
 
 bool Pivots::filed(uint32_t row) const {
@@ -446,6 +453,7 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
         }
         std::lock_guard<std::mutex> turn(adding);
         moves.insert(moves.end(), own.begin(), own.end());
+        wipe(own.data(), own.size() * sizeof(Move));
     });
 }
 
@@ -458,7 +466,7 @@ void Pivots::prepare_moves(const std::vector<Move>& moves) {
     cells_.reserve(incoming);
 }
 
-void Pivots::make_moves(const Rows& rows, const std::vector<Move>& moves, int64_t threads) {
+void Pivots::make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads) {
     const auto n = static_cast<int64_t>(moves.size());
     const int64_t most = std::min(n, STRIDE), bytes = shape_.code_bytes();
     Wiped<float> z(most * d_);
@@ -490,6 +498,7 @@ void Pivots::make_moves(const Rows& rows, const std::vector<Move>& moves, int64_
             put(move.row, z.at(i * d_), move.to, move.distance, codes.at(i * bytes), *numbers.at(i));
         }
     }
+    wipe(moves.data(), moves.size() * sizeof(Move));  // distances are something of a record too
 }
 
 // --- Memory ------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ struct PivotSettings final : SourceSettings {
 class Pivots final : public Source {
 public:
     explicit Pivots(const PivotSettings& settings);
+    ~Pivots() override;
 
     bool ranks() const override { return true; }
     void add(const Rows& rows, const uint32_t* which, int64_t n, const float* x, int64_t threads,
@@ -117,7 +118,8 @@ private:
                         uint32_t except, int64_t threads, std::vector<Move>& moves) const;
     // Makes the room that `make_moves` needs.
     void prepare_moves(const std::vector<Move>& moves);
-    void make_moves(const Rows& rows, const std::vector<Move>& moves, int64_t threads);
+    // Leaves nothing of them.
+    void make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads);
     // What is kept of z in a cell. Mirrors `encode` of the spec.
     struct Workspace;
     void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
