@@ -7,8 +7,6 @@ namespace lethevec {
 
 namespace {
 
-int64_t blocks_for(int64_t rows) { return (rows + BLOCK - 1) / BLOCK; }
-
 int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The upper half of a float, rounded to nearest, ties to even. Finite numbers stay finite: they are far from the largest.
@@ -29,7 +27,8 @@ float from_upper_half(uint32_t half) {
 
 Cells::Cells(CellShape shape)
     : shape_(shape),
-      blocks_(lines((shape.scan_bytes() + 4) * BLOCK), lines(4 * shape.rest_words() * BLOCK)),
+      scan_stride_((shape.scan_bytes() + 4) * BLOCK),
+      runs_(lines(scan_stride_ * shape.run() / BLOCK), lines(4 * shape.rest_words() * shape.run())),
       owners_(1),
       sizes_(1) {}
 
@@ -54,25 +53,25 @@ void Cells::reserve(const std::vector<int64_t>& incoming) {
     int64_t more = 0;
     for (size_t c = 0; c < incoming.size(); ++c) {
         if (!incoming[c]) continue;
-        const int64_t after = blocks_for(size(static_cast<int64_t>(c)) + incoming[c]);
+        const int64_t after = runs_for(size(static_cast<int64_t>(c)) + incoming[c]);
         more += after - lists_[c].size();
         lists_[c].reserve(after);
     }
-    owners_.reserve(blocks_.size() + more);
-    blocks_.reserve(blocks_.size() + more);
+    owners_.reserve(runs_.size() + more);
+    runs_.reserve(runs_.size() + more);
 }
 
 uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumbers& given) {
     Growing<uint32_t>& list = lists_[static_cast<size_t>(c)];
     const uint32_t slot = sizes_[c];
-    if (blocks_for(slot + 1) > list.size()) {
+    if (runs_for(slot + 1) > list.size()) {
         list.reserve(list.size() + 1);
-        owners_.reserve(blocks_.size() + 1);
-        const uint32_t block = blocks_.append();
-        owners_.grow(blocks_.size());
-        owners_[block] = static_cast<uint32_t>(c);
+        owners_.reserve(runs_.size() + 1);
+        const uint32_t run = runs_.append();
+        owners_.grow(runs_.size());
+        owners_[run] = static_cast<uint32_t>(c);
         list.grow(list.size() + 1);
-        list[list.size() - 1] = block;
+        list[list.size() - 1] = run;
     }
     ++sizes_[c];
     const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
@@ -123,18 +122,18 @@ void Cells::take(int64_t c, uint32_t slot) {
     if (slot != last) std::memcpy(rest(c, slot), rest(c, last), words);
     wipe(rest(c, last), words);
     sizes_[c] = last;
-    if (blocks_for(last) == list.size()) return;
+    if (runs_for(last) == list.size()) return;
     const uint32_t freed = list[list.size() - 1];
     list.resize(list.size() - 1);
-    const auto moved = static_cast<uint32_t>(blocks_.size() - 1);
+    const auto moved = static_cast<uint32_t>(runs_.size() - 1);
     if (moved != freed) {
         const uint32_t owner = owners_[moved];
         Growing<uint32_t>& others = lists_[owner];
         *std::find(others.at(0), others.at(0) + others.size(), moved) = freed;
         owners_[freed] = owner;
     }
-    blocks_.remove(freed);
-    owners_.resize(blocks_.size());
+    runs_.remove(freed);
+    owners_.resize(runs_.size());
 }
 
 void Cells::read(int64_t c, uint32_t slot, uint8_t* to, CellNumbers& given) const {
@@ -149,13 +148,13 @@ void Cells::read(int64_t c, uint32_t slot, uint8_t* to, CellNumbers& given) cons
 }
 
 int64_t Cells::bytes() const {
-    int64_t total = blocks_.bytes() + owners_.bytes() + sizes_.bytes();
+    int64_t total = runs_.bytes() + owners_.bytes() + sizes_.bytes();
     for (const auto& list : lists_) total += list.bytes() + static_cast<int64_t>(sizeof list);
     return total;
 }
 
 void Cells::raw_memory(std::vector<uint8_t>& all) const {
-    blocks_.raw_memory(all);
+    runs_.raw_memory(all);
     owners_.raw_memory(all);
     sizes_.raw_memory(all);
     for (const auto& list : lists_) list.raw_memory(all);

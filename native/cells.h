@@ -1,7 +1,8 @@
 // The cells of the source "pivots": which rows each has, with the codes of their residuals, in blocks of 32.
 //
-// Rows of a cell have no order that means anything: the last one fills a gap, and so does the last block of all. A row is
-// found by its slot, counted from the cell's first block.
+// A cell takes memory a run of blocks at a time, which lie one after the other: a scan that has to find every block waits
+// more than it reads. Rows of a cell have no order that means anything: the last one fills a gap, and so does the last run
+// of all. A row is found by its slot, counted from the cell's first run.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,10 @@ struct CellNumbers {
 struct CellShape {
     int64_t bits;        // of a whole code
     int64_t first_bits;  // of its first plane
+    int run_shift;       // a run has 2^run_shift rows
+    // As long as they can be without the last one of a cell being mostly empty. At least a block, which has 2^5 rows.
+    static int shift_for(int64_t cell_size) { return cell_size >= 96 ? 7 : cell_size >= 48 ? 6 : 5; }
+    int64_t run() const { return int64_t{1} << run_shift; }
     int64_t scan_bytes() const { return (first_bits + 7) / 8; }
     int64_t words() const { return (bits - first_bits + 31) / 32; }  // of the planes after the first
     int64_t code_bytes() const { return (bits + 7) / 8; }
@@ -54,42 +59,51 @@ public:
     void fit(int64_t c) noexcept { lists_[static_cast<size_t>(c)].fit(); }
     void fit() noexcept {
         owners_.fit();
-        blocks_.fit();
+        runs_.fit();
     }
 
     uint32_t row(int64_t c, uint32_t slot) const { return rest(c, slot)[0]; }
     void read(int64_t c, uint32_t slot, uint8_t* code, CellNumbers& numbers) const;
 
-    // For a scan: the blocks of a cell, and a block's parts.
+    // For a scan: the blocks of a cell, its runs, and a run's parts.
     int64_t blocks(int64_t c) const { return (size(c) + BLOCK - 1) / BLOCK; }
     const uint32_t* list(int64_t c) const { return lists_[static_cast<size_t>(c)].at(0); }
     void ask_for_head(int64_t c) const { __builtin_prefetch(&lists_[static_cast<size_t>(c)]); }
-    const uint8_t* scanned(uint32_t block) const { return blocks_.scan(block); }
-    const uint32_t* rest_of(uint32_t block, uint32_t place) const {
-        return reinterpret_cast<const uint32_t*>(blocks_.rest(block)) + place * shape_.rest_words();
+    const CellShape& shape() const { return shape_; }
+    int64_t scan_stride() const { return scan_stride_; }  // from a block of a run to its next
+    const uint8_t* scanned(uint32_t run) const { return runs_.scan(run); }
+    // The rest of a row at `place`: its run's number times the rows of a run, and its number in it.
+    const uint32_t* rest_at(uint32_t place) const {
+        return reinterpret_cast<const uint32_t*>(runs_.rest(place >> shape_.run_shift)) + in_run(place) * shape_.rest_words();
     }
 
     int64_t bytes() const;
     void raw_memory(std::vector<uint8_t>& all) const;
 
 private:
-    uint32_t block_of(int64_t c, uint32_t slot) const { return lists_[static_cast<size_t>(c)][slot / BLOCK]; }
+    int64_t in_run(uint32_t place) const { return place & static_cast<uint32_t>(shape_.run() - 1); }
+    int64_t runs_for(int64_t rows) const { return (rows + shape_.run() - 1) >> shape_.run_shift; }
+    uint32_t run_of(int64_t c, uint32_t slot) const { return lists_[static_cast<size_t>(c)][slot >> shape_.run_shift]; }
+    uint8_t* block_of(int64_t c, uint32_t slot) const {
+        return runs_.scan(run_of(c, slot)) + in_run(slot) / BLOCK * scan_stride_;
+    }
     uint32_t* rest(int64_t c, uint32_t slot) const {
-        return reinterpret_cast<uint32_t*>(blocks_.rest(block_of(c, slot))) + (slot % BLOCK) * shape_.rest_words();
+        return reinterpret_cast<uint32_t*>(runs_.rest(run_of(c, slot))) + in_run(slot) * shape_.rest_words();
     }
     // Bits [first_bits, bits) of a code in words, and back.
     void write_tail(const uint8_t* from, uint32_t* words) const;
     void read_tail(const uint32_t* words, uint8_t* to) const;
-    uint8_t* code(int64_t c, uint32_t slot) const { return blocks_.scan(block_of(c, slot)) + slot % BLOCK; }
+    uint8_t* code(int64_t c, uint32_t slot) const { return block_of(c, slot) + slot % BLOCK; }
     uint32_t* numbers(int64_t c, uint32_t slot) const {
-        return reinterpret_cast<uint32_t*>(blocks_.scan(block_of(c, slot)) + shape_.scan_bytes() * BLOCK) + slot % BLOCK;
+        return reinterpret_cast<uint32_t*>(block_of(c, slot) + shape_.scan_bytes() * BLOCK) + slot % BLOCK;
     }
 
     CellShape shape_;
-    Blocks blocks_;
-    Growing<uint32_t> owners_;  // the cell of each block
+    int64_t scan_stride_;
+    Blocks runs_;
+    Growing<uint32_t> owners_;  // the cell of each run
     Growing<uint32_t> sizes_;   // rows of each cell
-    std::vector<Growing<uint32_t>> lists_;  // blocks of each cell
+    std::vector<Growing<uint32_t>> lists_;  // runs of each cell
 };
 
 }  // namespace lethevec

@@ -89,7 +89,7 @@ void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch
     squares_[c] = static_cast<float>(norm * norm);
 }
 
-void Means::keys(const float* values, bool square_matters, float* keys) const {
+void Means::keys(const float* values, float share, float* keys) const {
     const int64_t fours = groups(d_), n = size();
     std::vector<uint8_t> query(static_cast<size_t>(4 * fours), SHIFT);
     std::vector<int32_t> scores(static_cast<size_t>(padded_size()));
@@ -101,10 +101,10 @@ void Means::keys(const float* values, bool square_matters, float* keys) const {
         query[static_cast<size_t>(j)] = static_cast<uint8_t>(SHIFT + (values[j] < 0.0f ? -size : size));
     }
     active().mean_scores(query.data(), fours, small_.at(0), blocks_for(n), scores.data());
-    const auto step = static_cast<float>(top / 63.0), twice = square_matters ? 2.0f * step : step;
+    const auto step = static_cast<float>(top / 63.0), twice = share > 0.0f ? 2.0f * step : step;
     for (int64_t c = 0; c < n; ++c) {
         const float product = (twice * steps_[c]) * static_cast<float>(scores[static_cast<size_t>(c)] - shifts_[c]);
-        keys[c] = square_matters ? product - squares_[c] : product;
+        keys[c] = share > 0.0f ? product - share * squares_[c] : product;
     }
 }
 

@@ -56,6 +56,9 @@ struct Scale {
         const float last = static_cast<float>(buckets - 1);
         return static_cast<int32_t>(at < last ? at : last);
     }
+    CellLimit limit(int32_t most, float base) const {
+        return {base, base - above(most, base), low, inverse, static_cast<float>(buckets - 1), most};
+    }
     // Everything in buckets up to `last` is below this, whatever rounding does.
     float above(int32_t last, float base) const {
         if (last == buckets - 1 || inverse == 0.0f) return std::numeric_limits<float>::infinity();
@@ -71,6 +74,7 @@ public:
     Rank(int64_t rank, int32_t buckets) : rank_(rank), value_(buckets - 1) {}
     int32_t value() const { return value_; }
     void count(int32_t bucket) { within_ += bucket <= value_; }
+    void count_all(int64_t n) { within_ += n; }  // none of them lies above it
     void fall(const uint32_t* counts) {
         while (value_ > 0 && within_ - counts[value_] >= rank_) within_ -= counts[value_--];
     }
@@ -89,7 +93,11 @@ public:
         const uint32_t* sizes = pivots.contents().sizes();
         const int64_t n = pivots.cells();
         if (likely < size_) {
-            pick(likely, sizes, n);
+            std::unique_ptr<uint16_t[]> marks(new uint16_t[static_cast<size_t>(n)]);
+            std::unique_ptr<uint32_t[]> chosen(new uint32_t[static_cast<size_t>(n)]);
+            const int64_t count = active().choose_cells(keys, sizes, n, likely, marks.get(), chosen.get());
+            cells_.reserve(static_cast<size_t>(count));
+            for (int64_t i = 0; i < count; ++i) take(chosen[static_cast<size_t>(i)]);
         } else {
             for (int64_t c = 0; c < n; ++c)
                 if (sizes[c] > 0) take(static_cast<uint32_t>(c));
@@ -103,8 +111,6 @@ public:
     }
 
 private:
-    static constexpr int64_t INTERVALS = 1024;
-
     // The key so that larger ones come first as whole numbers, then the cell.
     void take(uint32_t c) {
         uint32_t bits;
@@ -112,38 +118,6 @@ private:
         __builtin_memcpy(&bits, &key, sizeof bits);
         bits = bits >> 31 ? bits : ~bits & 0x7fffffffu;
         cells_.push_back(static_cast<uint64_t>(bits) << 32 | c);
-    }
-
-    // At least `likely` cells with the largest keys. They are counted in equal intervals, and whole intervals are taken.
-    void pick(int64_t likely, const uint32_t* sizes, int64_t n) {
-        // Several at a time: one after the other, each comparison would wait for the last.
-        constexpr int64_t TOGETHER = 8;
-        float lows[TOGETHER], highs[TOGETHER];
-        for (int64_t i = 0; i < TOGETHER; ++i) lows[i] = highs[i] = keys_[std::min(i, n - 1)];
-        int64_t from = 0;
-        for (; from + TOGETHER <= n; from += TOGETHER)
-            for (int64_t i = 0; i < TOGETHER; ++i) {
-                lows[i] = keys_[from + i] < lows[i] ? keys_[from + i] : lows[i];
-                highs[i] = keys_[from + i] > highs[i] ? keys_[from + i] : highs[i];
-            }
-        float low = *std::min_element(lows, lows + TOGETHER), high = *std::max_element(highs, highs + TOGETHER);
-        for (; from < n; ++from) {
-            low = std::min(low, keys_[from]);
-            high = std::max(high, keys_[from]);
-        }
-        const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
-        std::unique_ptr<uint16_t[]> at(new uint16_t[static_cast<size_t>(n)]);
-        uint32_t counts[INTERVALS + 1] = {};
-        for (int64_t c = 0; c < n; ++c) {
-            const auto interval = static_cast<int32_t>(std::min((keys_[c] - low) * scale, static_cast<float>(INTERVALS - 1)));
-            at[static_cast<size_t>(c)] = static_cast<uint16_t>(interval);
-        }
-        for (int64_t c = 0; c < n; ++c) counts[at[static_cast<size_t>(c)]] += sizes[c] > 0;
-        int64_t cut = INTERVALS, reached = 0;
-        while (reached < likely) reached += counts[--cut];
-        cells_.reserve(static_cast<size_t>(reached));
-        for (int64_t c = 0; c < n; ++c)
-            if (at[static_cast<size_t>(c)] >= cut && sizes[c] > 0) take(static_cast<uint32_t>(c));
     }
 
     void sort() {
@@ -173,7 +147,7 @@ public:
         int64_t blocks = CELL_AHEAD;
         for (int64_t g = 0; g < groups; ++g) blocks += cells.blocks(order.at(g));
         pointers_.reserve(static_cast<size_t>(blocks));
-        numbers_.reserve(static_cast<size_t>(blocks));
+        places_.reserve(static_cast<size_t>(blocks));
         // A list is two steps away: its head, then where that points to.
         for (int64_t g = -2 * AHEAD; g < groups; ++g) {
             if (g + 2 * AHEAD < groups) cells.ask_for_head(order.at(g + 2 * AHEAD));
@@ -185,19 +159,23 @@ public:
     // Another cell, by itself.
     void restart(uint32_t c) {
         pointers_.clear();
-        numbers_.clear();
+        places_.clear();
         append(c);
         finish();
     }
     const uint8_t* const* pointers(size_t from) const { return pointers_.data() + from; }
-    uint32_t block(size_t at) const { return numbers_[at]; }
+    // Of the first rows of blocks.
+    const uint32_t* places(size_t from) const { return places_.data() + from; }
 
 private:
     void append(uint32_t c) {
+        const int64_t of_run = cells_.shape().run() / BLOCK;
         const uint32_t* list = cells_.list(c);
         for (int64_t b = 0; b < cells_.blocks(c); ++b) {
-            numbers_.push_back(list[b]);
-            pointers_.push_back(cells_.scanned(list[b]));
+            const int64_t in_run = b & (of_run - 1);
+            const uint32_t run = list[b * BLOCK >> cells_.shape().run_shift];
+            places_.push_back(static_cast<uint32_t>((run * of_run + in_run) * BLOCK));
+            pointers_.push_back(cells_.scanned(run) + in_run * cells_.scan_stride());
         }
     }
     void finish() {
@@ -206,16 +184,23 @@ private:
 
     const Cells& cells_;
     std::vector<const uint8_t*> pointers_;
-    std::vector<uint32_t> numbers_;
+    std::vector<uint32_t> places_;
 };
 
-// A row that the first stage let pass.
-struct Entry {
-    uint32_t place;  // block * BLOCK + place in it
-    uint32_t group;
-    int16_t bucket;
-    uint16_t score;
-};
+// Drops entries from `from` on that lie above the threshold, and says how many are left. No group before them ends later.
+size_t settle(std::vector<CellEntry>& entries, std::vector<size_t>& ends, size_t from, size_t to, int32_t threshold) {
+    auto end = std::upper_bound(ends.begin(), ends.end(), from);  // of the first group that is not empty
+    size_t kept = from;
+    for (size_t i = from; i < to; ++i) {
+        for (; end != ends.end() && *end == i; ++end) *end = kept;
+        // Written without a branch: which entries stay cannot be predicted.
+        const CellEntry entry = entries[i];
+        entries[kept] = entry;
+        kept += entry.bucket <= threshold;
+    }
+    for (; end != ends.end(); ++end) *end = kept;
+    return kept;
+}
 
 }  // namespace
 
@@ -239,7 +224,7 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
     AlignedVector<float>& values = coordinates.data;
     kernels.superbit(encoder.frame->view(), query, 1, {values.data(), nullptr, encoder.bits, nullptr}, scratch.at(0));
     std::vector<float> keys(static_cast<size_t>(means_.padded_size()));
-    means_.keys(values.data(), !ip, keys.data());
+    means_.keys(values.data(), ip ? 0.0f : settings_.metric == Metric::cosine ? 0.5f : 1.0f, keys.data());
     Order order(keys.data(), *this, filled, plan.probed);
 
     PreparedQuery prepared;  // for its buffers, which are wiped
@@ -283,14 +268,14 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
 
     // The first stage, cell by cell.
     SourceWork work;
-    std::vector<Entry> entries;
-    entries.reserve(static_cast<size_t>(2 * std::min(plan.survivors, allowed)) + 256);
-    std::vector<uint32_t> counts(static_cast<size_t>(coarse.buckets), 0), slots, cell_masks;
-    std::vector<uint16_t> scores;
-    std::vector<float> raw;
-    std::vector<int32_t> buckets, reference_limits;  // of a cell; of every group
-    Rank survivors(plan.survivors, coarse.buckets), reference(plan.reference, coarse.buckets);
+    std::vector<CellEntry> entries;
     size_t passed = 0, settled = 0;  // entries, and those of groups whose threshold is known
+    std::vector<uint32_t> counts(static_cast<size_t>(coarse.buckets), 0), cell_masks;
+    std::vector<int32_t> reference_limits;  // of every group
+    std::vector<size_t> ends;               // of every group's entries
+    reference_limits.reserve(static_cast<size_t>(sure));
+    ends.reserve(static_cast<size_t>(sure));
+    Rank survivors(plan.survivors, coarse.buckets), reference(plan.reference, coarse.buckets);
     int64_t seen = 0, group = 0;
     Path path(cells_, order, sure);
     size_t at = 0;  // on the path
@@ -302,12 +287,8 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
             bases.push_back(base_of(c));
         }
         const int64_t rows_here = cells_.size(c);
-        if (static_cast<size_t>(rows_here) > slots.size()) {
-            slots.resize(static_cast<size_t>(rows_here));
-            raw.resize(static_cast<size_t>(rows_here));
-            buckets.resize(static_cast<size_t>(rows_here));
-            scores.resize(static_cast<size_t>(rows_here));
-        }
+        if (passed + static_cast<size_t>(rows_here) > entries.size())
+            entries.resize(2 * passed + static_cast<size_t>(std::max(rows_here, plan.survivors)));
         const uint32_t* allowed_here = nullptr;
         int64_t here = rows_here;
         if (!masks.empty()) {
@@ -322,76 +303,63 @@ SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t want
         }
         seen += here;
         const float base = bases[static_cast<size_t>(group)];
-        const int32_t limit = survivors.value();
-        const float threshold = base - coarse.above(limit, base);
+        const CellLimit limit = coarse.limit(survivors.value(), base);
+        CellEntry* fresh = entries.data() + passed;
         const int64_t n =
-            kernels.scan_cell(scan, {path.pointers(at), allowed_here, rows_here}, threshold, {slots.data(), scores.data(), raw.data()});
-        for (int64_t i = 0; i < n; ++i) buckets[static_cast<size_t>(i)] = coarse.bucket(base - raw[static_cast<size_t>(i)]);
-        entries.resize(passed + static_cast<size_t>(n));
+            kernels.scan_cell(scan, {path.pointers(at), path.places(at), allowed_here, rows_here}, limit, fresh);
         for (int64_t i = 0; i < n; ++i) {
-            const int32_t bucket = buckets[static_cast<size_t>(i)];
-            if (bucket > limit) continue;
-            ++counts[static_cast<size_t>(bucket)];
-            survivors.count(bucket);
-            reference.count(bucket);
-            const uint32_t slot = slots[static_cast<size_t>(i)];
-            const auto block = static_cast<uint32_t>(path.block(at + slot / BLOCK));
-            entries[passed++] = {block * static_cast<uint32_t>(BLOCK) + slot % static_cast<uint32_t>(BLOCK),
-                                 static_cast<uint32_t>(group), static_cast<int16_t>(bucket), scores[static_cast<size_t>(i)]};
+            ++counts[static_cast<size_t>(fresh[i].bucket)];
+            reference.count(fresh[i].bucket);
         }
-        entries.resize(passed);
+        survivors.count_all(n);
+        passed += static_cast<size_t>(n);
         at += static_cast<size_t>(cells_.blocks(c));
         survivors.fall(counts.data());
         reference.fall(counts.data());
         reference_limits.push_back(reference.value());
+        ends.push_back(passed);
         if (group + 1 < plan.first && group + 1 < order.size()) continue;
-        // Written without a branch: which entries stay cannot be predicted.
-        size_t kept = settled;
-        for (size_t i = settled; i < entries.size(); ++i) {
-            const Entry entry = entries[i];
-            entries[kept] = entry;
-            kept += entry.bucket <= survivors.value();
-        }
-        entries.resize(kept);
-        settled = passed = kept;
+        settled = passed = settle(entries, ends, settled, passed, survivors.value());
     }
     work.scanned = seen;
-    work.refined = static_cast<int64_t>(entries.size());
+    work.refined = static_cast<int64_t>(passed);
     // Where the loop ended before the first threshold was settled, the last group settles it.
     const int64_t last_first = std::min(plan.first, group) - 1;
     for (int64_t g = 0; g < last_first; ++g)
         reference_limits[static_cast<size_t>(g)] = reference_limits[static_cast<size_t>(last_first)];
 
     // The second stage: all planes of what is left, and the same rule once more.
-    const size_t n = entries.size();
+    const size_t n = passed;
     std::vector<const uint32_t*> tails(n);
     std::vector<uint32_t> differ(n), fine_counts(static_cast<size_t>(fine.buckets), 0);
     std::vector<float> scales(n);
-    buckets.resize(n);
+    std::vector<int32_t> buckets(n);
     for (size_t i = 0; i < n; ++i)
-        tails[i] = cells_.rest_of(entries[i].place / static_cast<uint32_t>(BLOCK), entries[i].place % static_cast<uint32_t>(BLOCK)) + 2;
+        tails[i] = cells_.rest_at(entries[i].place) + 2;
     kernels.disagreements(tails.data(), static_cast<int64_t>(n), signs.data(), weights.data(), shape_.words(), differ.data(),
                           scales.data());
-    for (size_t i = 0; i < n; ++i) {
-        float bias;
-        __builtin_memcpy(&bias, tails[i] - 1, sizeof bias);
-        const float first = static_cast<float>(2 * static_cast<int32_t>(entries[i].score) - half) * first_unit;
-        const float rest = static_cast<float>(whole - 2 * static_cast<int32_t>(differ[i])) * tail_unit;
-        buckets[i] = fine.bucket(bases[entries[i].group] + (bias - (first + rest) * scales[i]));
-    }
-    Rank rank(plan.rank, fine.buckets);
-    for (size_t i = 0; i < n;) {
-        // Groups up to the first threshold go together, the others one by one.
-        const uint32_t from = std::max(entries[i].group, static_cast<uint32_t>(last_first));
-        size_t end = i;
-        for (; end < n && entries[end].group <= from; ++end) {
-            if (entries[end].bucket > reference_limits[entries[end].group]) continue;
-            ++fine_counts[static_cast<size_t>(buckets[end])];
-            rank.count(buckets[end]);
+    size_t i = 0;
+    for (int64_t g = 0; g < group; ++g)
+        for (const float base = bases[static_cast<size_t>(g)]; i < ends[static_cast<size_t>(g)]; ++i) {
+            float bias;
+            __builtin_memcpy(&bias, tails[i] - 1, sizeof bias);
+            const float first = static_cast<float>(2 * static_cast<int32_t>(entries[i].score) - half) * first_unit;
+            const float rest = static_cast<float>(whole - 2 * static_cast<int32_t>(differ[i])) * tail_unit;
+            buckets[i] = fine.bucket(base + (bias - (first + rest) * scales[i]));
         }
+    Rank rank(plan.rank, fine.buckets);
+    size_t from = 0;
+    i = 0;
+    for (int64_t g = 0; g < group; ++g) {
+        for (; i < ends[static_cast<size_t>(g)]; ++i) {
+            if (entries[i].bucket > reference_limits[static_cast<size_t>(g)]) continue;
+            ++fine_counts[static_cast<size_t>(buckets[i])];
+            rank.count(buckets[i]);
+        }
+        if (g < last_first) continue;  // groups up to the first threshold go together, the others one by one
         rank.fall(fine_counts.data());
-        for (; i < end; ++i)
-            if (buckets[i] <= rank.value()) found.push_back(tails[i][-2]);
+        for (; from < i; ++from)
+            if (buckets[from] <= rank.value()) found.push_back(tails[from][-2]);
     }
     return work;
 }

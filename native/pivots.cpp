@@ -40,7 +40,7 @@ Pivots::Pivots(const PivotSettings& settings)
       d_(settings.encoder->dim),
       limit_(UINT64_MAX / static_cast<uint64_t>(settings.cell_size) +
              (UINT64_MAX % static_cast<uint64_t>(settings.cell_size) + 1) / static_cast<uint64_t>(settings.cell_size)),
-      shape_{settings.encoder->bits, settings.encoder->dim},
+      shape_{settings.encoder->bits, settings.encoder->dim, CellShape::shift_for(settings.cell_size)},
       centres_(d_, settings.encoder->bits),
       means_(d_),
       cells_(shape_),

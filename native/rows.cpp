@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t CHUNK_TARGET = 1 << 20;
 constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
+constexpr int64_t SMALL = 8 << 20;  // bytes of chunks that need no large pages
 constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
 constexpr int64_t HEADS_PER_PIECE = 4096;
 constexpr int64_t MIN_BUCKETS = 16;
@@ -23,6 +24,12 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int64_t buckets_for(int64_t rows) { return std::max(MIN_BUCKETS, (rows + ROWS_PER_BUCKET - 1) / ROWS_PER_BUCKET); }
 
+int shift_for(int64_t row_bytes) {
+    int shift = MIN_SHIFT;
+    while (shift < MAX_SHIFT && (row_bytes << (shift + 1)) <= CHUNK_TARGET) ++shift;
+    return shift;
+}
+
 uint64_t process_key() {
     static const uint64_t key = [] {
         std::random_device device;
@@ -31,41 +38,19 @@ uint64_t process_key() {
     return key;
 }
 
-// Zeroed and aligned. calloc knows when the system's pages are zero already; the pointer to free is kept before the memory.
-uint8_t* allocate(int64_t bytes) {
-    auto* raw = static_cast<uint8_t*>(std::calloc(static_cast<size_t>(bytes) + 128, 1));
-    if (!raw) throw std::bad_alloc();
-    uint8_t* memory = raw + 128 - reinterpret_cast<uintptr_t>(raw) % 64;
-    std::memcpy(memory - sizeof raw, &raw, sizeof raw);
-    return memory;
-}
-
-void release(uint8_t* memory) {
-    uint8_t* raw = nullptr;
-    std::memcpy(&raw, memory - sizeof raw, sizeof raw);
-    std::free(raw);
-}
-
 }  // namespace
 
-Rows::Rows(Layout layout) : layout_(layout), key_(process_key()) {
-    const int64_t row = 20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words;
-    shift_ = MIN_SHIFT;
-    while (shift_ < MAX_SHIFT && (row << (shift_ + 1)) <= CHUNK_TARGET) ++shift_;
-    chunks_together_ = ROWS_SCANNED_TOGETHER >> shift_;
+Rows::Rows(Layout layout)
+    : layout_(layout),
+      key_(process_key()),
+      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words)),
+      chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
+      memory_(chunk_bytes(), SMALL),
+      scanned_(aligned(scanned_bytes()), 1) {
     for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
 }
 
 Rows::~Rows() {
-    for (uint8_t* memory : memory_) {
-        wipe(memory, static_cast<size_t>(chunk_bytes()));
-        release(memory);
-    }
-    for (uint8_t* memory : scanned_) {
-        wipe(memory, static_cast<size_t>(scanned_bytes()));
-        release(memory);
-    }
-    if (spare_) release(spare_);
     for (auto& piece : heads_) wipe(piece.get(), HEADS_PER_PIECE * sizeof(uint32_t));
 }
 
@@ -97,25 +82,25 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
 
 void Rows::add_chunk() {
     chunks_.reserve(chunks_.size() + 1);
-    memory_.reserve(memory_.size() + 1);
-    scanned_.reserve(scanned_.size() + 1);
-    const bool first_of_many = chunks() % chunks_together_ == 0;
-    if (!spare_) spare_ = allocate(chunk_bytes());
-    if (first_of_many) scanned_.push_back(allocate(scanned_bytes()));
-    memory_.push_back(spare_);
-    spare_ = nullptr;
-    chunks_.push_back(carve(memory_.back(), scanned_.back(), chunks()));
+    uint8_t* memory = memory_.push();
+    if (chunks() % chunks_together_ == 0) {
+        try {
+            together_ = scanned_.push();
+        } catch (...) {
+            memory_.pop();
+            throw;
+        }
+    }
+    chunks_.push_back(carve(memory, together_, chunks()));
 }
 
 // Every row of the last chunk has been wiped by now.
 void Rows::drop_chunk() {
-    if (spare_) release(spare_);
-    spare_ = memory_.back();
-    memory_.pop_back();
+    memory_.pop();
     chunks_.pop_back();
     if (chunks() % chunks_together_ == 0) {
-        release(scanned_.back());
-        scanned_.pop_back();
+        scanned_.pop();
+        together_ = chunks_.empty() ? nullptr : reinterpret_cast<uint8_t*>(chunks_[chunks_.size() - static_cast<size_t>(chunks_together_)].norms);
     }
 }
 
@@ -282,15 +267,13 @@ int64_t Rows::bytes_of_codes() const {
 }
 int64_t Rows::bytes_of_map() const { return 16 * size_ + 4 * buckets_; }
 int64_t Rows::bytes_allocated() const {
-    return chunks() * chunk_bytes() + static_cast<int64_t>(scanned_.size()) * scanned_bytes() +
-           static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
+    return memory_.bytes() + scanned_.bytes() + static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
 }
 
 std::vector<uint8_t> Rows::raw_memory() const {
     std::vector<uint8_t> all;
-    for (const uint8_t* memory : memory_) all.insert(all.end(), memory, memory + chunk_bytes());
-    if (spare_) all.insert(all.end(), spare_, spare_ + chunk_bytes());
-    for (const uint8_t* memory : scanned_) all.insert(all.end(), memory, memory + scanned_bytes());
+    memory_.raw_memory(all);
+    scanned_.raw_memory(all);
     for (const auto& piece : heads_) {
         const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
         all.insert(all.end(), at, at + HEADS_PER_PIECE * sizeof(uint32_t));

@@ -14,6 +14,8 @@
 #include <memory>
 #include <vector>
 
+#include "pile.h"
+
 #include "kernels/kernels.h"
 
 namespace lethevec {
@@ -115,14 +117,14 @@ private:
     void wipe_row(uint32_t row);
 
     Layout layout_;
-    int shift_;
     int64_t size_ = 0;
     uint64_t key_;  // of the map's hash; drawn once per process, so that nobody can choose ids that collide
-    std::vector<Chunk> chunks_;
-    std::vector<uint8_t*> memory_;
-    std::vector<uint8_t*> scanned_;  // norms and first-stage codes of chunks_together_ chunks each
+    int shift_;
     int64_t chunks_together_;
-    uint8_t* spare_ = nullptr;
+    std::vector<Chunk> chunks_;
+    Pile memory_;   // of chunks
+    Pile scanned_;  // norms and first-stage codes of chunks_together_ chunks each
+    uint8_t* together_ = nullptr;  // the last of those
     int64_t buckets_ = 0;
     std::vector<std::unique_ptr<uint32_t[]>> heads_;
 };

@@ -479,6 +479,7 @@ private:
     void rerank() {
         const int64_t d = rows_.layout().dim;
         constexpr size_t AHEAD = 6;
+        for (size_t i = 0; i < std::min(AHEAD, found_.size()); ++i) ask_for(found_[i]);
         for (size_t i = 0; i < found_.size(); ++i) {
             if (i + AHEAD < found_.size()) ask_for(found_[i + AHEAD]);
             const uint32_t row = found_[i];

@@ -20,7 +20,8 @@ float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
-int64_t scan_cell(const ScanQuery&, const CellView&, float, CellFound);
+int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint16_t*, uint32_t*);
+int64_t scan_cell(const ScanQuery&, const CellView&, const CellLimit&, CellEntry*);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
@@ -40,6 +41,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          hamming,
                          products,
                          mean_scores,
+                         choose_cells,
                          scan_cell,
                          expand,
                          activate};

@@ -95,6 +95,51 @@ void mean_scores(const uint8_t* query, int64_t groups, const int8_t* means, int6
     }
 }
 
+// Keys are counted in equal intervals, and whole intervals are taken: which cells there are too many of does not matter.
+int64_t choose_cells(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint16_t* marks, uint32_t* out) {
+    constexpr int64_t AT_ONCE = 16;
+    constexpr int32_t INTERVALS = 1024;
+    float lows[AT_ONCE], highs[AT_ONCE];
+    for (int64_t i = 0; i < AT_ONCE; ++i) lows[i] = highs[i] = keys[0];
+    int64_t from = 0;
+    for (; from + AT_ONCE <= n; from += AT_ONCE)
+        for (int64_t i = 0; i < AT_ONCE; ++i) {
+            lows[i] = keys[from + i] < lows[i] ? keys[from + i] : lows[i];
+            highs[i] = keys[from + i] > highs[i] ? keys[from + i] : highs[i];
+        }
+    for (; from < n; ++from) {
+        lows[0] = keys[from] < lows[0] ? keys[from] : lows[0];
+        highs[0] = keys[from] > highs[0] ? keys[from] : highs[0];
+    }
+    float low = lows[0], high = highs[0];
+    for (int64_t i = 1; i < AT_ONCE; ++i) {
+        low = lows[i] < low ? lows[i] : low;
+        high = highs[i] > high ? highs[i] : high;
+    }
+    const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
+    // Interval 0 is for empty cells.
+    for (int64_t c = 0; c < n; ++c) {
+        const float at = (keys[c] - low) * scale;
+        const auto interval = static_cast<int32_t>(at < static_cast<float>(INTERVALS - 1) ? at : static_cast<float>(INTERVALS - 1));
+        marks[c] = static_cast<uint16_t>(sizes[c] > 0 ? interval + 1 : 0);
+    }
+    uint32_t counts[2][INTERVALS + 1] = {};  // two of them, so that equal neighbours do not wait for each other
+    for (int64_t c = 0; c + 2 <= n; c += 2) {
+        ++counts[0][marks[c]];
+        ++counts[1][marks[c + 1]];
+    }
+    if (n % 2) ++counts[0][marks[n - 1]];
+    int32_t cut = INTERVALS + 1;
+    for (int64_t reached = 0; reached < wanted && cut > 1;) {
+        --cut;
+        reached += counts[0][cut] + counts[1][cut];
+    }
+    int64_t chosen = 0;
+    for (int64_t c = 0; c < n; ++c)
+        if (marks[c] >= cut) out[chosen++] = static_cast<uint32_t>(c);
+    return chosen;
+}
+
 namespace {
 
 // size * (twice * gain - offset) for the rows of a block, and which of them reach the threshold.
@@ -142,26 +187,30 @@ LETHEVEC_INLINE uint32_t cell_keys(const ScanQuery& q, const Score* scores, cons
 struct CellTask {
     const ScanQuery& query;
     const CellView& cell;
-    float threshold;
-    CellFound found;
+    const CellLimit& limit;
+    CellEntry* found;
 };
 
 template <int N, class Score>
 LETHEVEC_INLINE int64_t take_blocks(const CellTask& task, const Score* scores, int64_t block, int64_t count) {
     const int64_t numbers = task.query.bytes * BLOCK;
+    const CellLimit& limit = task.limit;
     for (int64_t i = block; i < block + N; ++i) {
         alignas(64) float keys[BLOCK];
         uint32_t mask =
-            cell_keys(task.query, scores + (i - block) * BLOCK, task.cell.blocks[i] + numbers, task.threshold, keys);
+            cell_keys(task.query, scores + (i - block) * BLOCK, task.cell.blocks[i] + numbers, limit.least_key, keys);
         const int64_t left = task.cell.rows - i * BLOCK;
         if (left < BLOCK) mask &= (uint32_t{1} << left) - 1;
         if (task.cell.masks) mask &= task.cell.masks[i];
         while (mask) {
             const int r = __builtin_ctz(mask);
             mask &= mask - 1;
-            task.found.slots[count] = static_cast<uint32_t>(i * BLOCK + r);
-            task.found.scores[count] = scores[(i - block) * BLOCK + r];
-            task.found.keys[count++] = keys[r];
+            float at = ((limit.base - keys[r]) - limit.low) * limit.inverse;
+            at = at > 0.0f ? at : 0.0f;
+            const auto bucket = static_cast<int32_t>(at < limit.last ? at : limit.last);
+            task.found[count] = {task.cell.places[i] + static_cast<uint32_t>(r), scores[(i - block) * BLOCK + r],
+                                 static_cast<int16_t>(bucket)};
+            count += bucket <= limit.limit;
         }
     }
     return count;
@@ -189,8 +238,8 @@ LETHEVEC_INLINE int64_t scan_blocks(const CellTask& task, int64_t block, int64_t
 
 }  // namespace
 
-int64_t scan_cell(const ScanQuery& query, const CellView& cell, float threshold, CellFound found) {
-    const CellTask task{query, cell, threshold, found};
+int64_t scan_cell(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellEntry* found) {
+    const CellTask task{query, cell, limit, found};
     const int64_t blocks = (cell.rows + BLOCK - 1) / BLOCK;
     int64_t count = 0, b = 0;
     for (; b + 2 <= blocks; b += 2) count = scan_blocks<2>(task, b, count);

@@ -49,15 +49,25 @@ struct Found {
 // be part empty. CELL_AHEAD more pointers after the last are read, to ask for what comes next.
 struct CellView {
     const uint8_t* const* blocks;
-    const uint32_t* masks;  // a word per block with the bits of the rows that may be found; null for all
+    const uint32_t* places;  // of each block's first row
+    const uint32_t* masks;   // a word per block with the bits of the rows that may be found; null for all
     int64_t rows;
 };
 
-// What was found in a cell: slots, counted from its first row, their scores and keys.
-struct CellFound {
-    uint32_t* slots;
-    uint16_t* scores;
-    float* keys;
+// Which rows of a cell to keep: those whose estimated distance, `base` less their key, lies in a bucket up to `limit`.
+struct CellLimit {
+    float base;
+    float least_key;     // a key below this cannot be of such a row
+    float low, inverse;  // bucket = (distance - low) * inverse, from 0 to `last`
+    float last;
+    int32_t limit;
+};
+
+// A row that was kept. Where they are written there is room for all rows of the cell.
+struct CellEntry {
+    uint32_t place;
+    uint16_t score;
+    int16_t bucket;
 };
 
 constexpr int64_t CELL_AHEAD = 4;
@@ -100,8 +110,11 @@ struct Kernels {
     void (*products)(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out);
     // sum_j query_j mean_j for `blocks` blocks of means; query bytes are at most 127, means -127 to 127, `groups` fours of each.
     void (*mean_scores)(const uint8_t* query, int64_t groups, const int8_t* means, int64_t blocks, int32_t* out);
-    // Rows of a cell whose key, size * ((2 score - half) * gain - offset), is >= threshold, ascending; returns how many.
-    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, float threshold, CellFound found);
+    // At least `wanted` of the cells whose sizes are not zero, those with the largest keys, ascending; returns how many. There
+    // must be as many. `marks` is memory for n.
+    int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint16_t* marks, uint32_t* out);
+    // Rows of a cell within a limit, in their order; returns how many. A key is size * ((2 score - half) * gain - offset).
+    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellEntry* found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.
