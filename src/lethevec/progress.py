@@ -47,7 +47,7 @@ class Progress:
         self.done = 0
         self._clock = clock
         self._stream = sys.stderr if stream is None else stream
-        self._live = _is_terminal(self._stream)
+        self._live = is_terminal(self._stream)
         self._start = clock() if self._live else 0.0
         self._next = self._start + DELAY
         self._drawn = 0  # columns that the last line took
@@ -106,7 +106,8 @@ class Progress:
             self._drawn = 0
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person watches; nobody watches a stream that is missing or closed."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed

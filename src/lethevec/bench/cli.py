@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
         description="The paper's experiments, and lethevec beside its peers, on any data set of ann-benchmarks.",
         epilog=f"parts:\n  all        all of these, and the report\n{parts}\n  report     write the report again\n\n"
         f"single measurements, with options of their own:\n{single}\n\n"
-        "example:\n  lethevec bench all --data glove-100-angular.hdf5 --out results --resume",
+        "a full run, of hours:\n  lethevec bench all --data glove-100-angular --out results --resume\n\n"
+        "example, of seconds:\n  lethevec bench paper2 --quick --limit-vectors 2000 --queries 50 --out bench-results",
     )
     made.add_argument("parts", nargs="*", metavar="PART", help="which parts to run; all if none is named")
     made.add_argument("--data", nargs="*", default=[], help="HDF5 files or folders, or names of the paper's sets")

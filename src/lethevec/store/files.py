@@ -144,6 +144,14 @@ class FileSource:
         """What findings call it."""
         return self.path.name
 
+    @property
+    def length(self) -> int:
+        """How many bytes there are; none of a file that has just gone, which `blocks` will tell."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """The content, in order."""
         raw = RawFile(self.path)

@@ -202,6 +202,11 @@ class VaultBlocks:
         self._vault = vault
         self._blocks = sorted({number // self._KEYS for number in numbers if 0 <= number < vault.next})
 
+    @property
+    def length(self) -> int:
+        """About how many bytes there are: the last block of the file may be shorter."""
+        return KEY * self._KEYS * len(self._blocks)
+
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """Each block with its offset in the file."""
         for block in self._blocks:
