@@ -116,6 +116,12 @@ def test_import_is_light():
         "ssl",
         "urllib.request",
         "argparse",
+        "tempfile",
+        "shutil",
+        "random",
+        "lzma",
+        "inspect",
+        "lethevec.waiting",
     ]
     heavy += ["lethevec.store", "lethevec.datasets", "lethevec.cli", "lethevec.demo"]
     # NumPy loads things of its own.

@@ -7,7 +7,6 @@ and never the work.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -79,6 +78,8 @@ class Progress:
         self._live = False
 
     def _draw(self, seconds: float) -> None:
+        import shutil  # not with the package, whose import it would slow down
+
         columns = shutil.get_terminal_size().columns - 1  # a full line would wrap and could not be wiped
         line = self._line(seconds)[: max(columns, 1)]
         padded = line.ljust(self._drawn)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import tempfile
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,8 @@ _MAX_FACTOR = 1e6  # far beyond any that a code has
 
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole."""
+    import tempfile  # not with the package, whose import it would slow down by a tenth
+
     described = config.canonical()
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
