@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..durable import sync_folder
 from ..errors import FormatError, IncompleteWriteError
 from ..vectors import MAX_NORM
 from .config import Config, parse_config
@@ -66,7 +67,7 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         temporary = None
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise IncompleteWriteError(
             f"{path}: the snapshot could not be written, what was there is unharmed: {error}"
@@ -84,14 +85,6 @@ def _forget_input(checksum: hashlib.blake2b) -> None:
 def _write_all(file: FileIO, data: memoryview) -> None:
     while data:
         data = data[file.write(data) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> tuple[Config, list[npt.NDArray[Any]]]:

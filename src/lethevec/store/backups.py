@@ -18,12 +18,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..durable import sync_folder
 from ..errors import FileError, FormatError, IncompleteWriteError, KeysError, ReceiptError
 from ..forgetting.keys import KeyRing
 from ..forgetting.receipts import Receipt
 from ..progress import Progress
 from .connection import connect, pragma, translated
-from .files import RawFile, sync_folder
+from .files import RawFile
 from .ids import Id
 from .rows import Record
 from .schema import PLAIN, SEALED, create_tables, prepare_file, read_store_row

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ..errors import FileError
 
-__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file", "sync_folder"]
+__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file"]
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,3 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, full)
     else:
         os.fsync(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a created, renamed or removed name durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

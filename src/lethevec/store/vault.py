@@ -19,8 +19,9 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ..durable import sync_folder
 from ..errors import FileError, IncompleteWriteError, KeysError, StoreLockedError
-from .files import sync_file, sync_folder
+from .files import sync_file
 
 __all__ = ["STATES", "Vault", "VaultBlocks", "vault_path"]
 
