@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..errors import LethevecError
+from ..errors import LethevecError, MissingDependencyError
 from . import harness, peers, prepared, process, report
 from .prepared import Prepared
 from .results import NAME, Results
@@ -81,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     if given and given[0] in SINGLE:
         if not process.is_limited():
             return process.run_module("lethevec.bench", given)
+        sys.argv[0] = f"lethevec bench {given[0]}"  # the name by which its help calls it
         importlib.import_module(f".{given[0]}", __package__).main(given[1:])
         return 0
     arguments = parser().parse_args(given)
@@ -94,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         return run(arguments, wanted, given)
     except LethevecError as error:
         print(f"lethevec bench: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, MissingDependencyError) else 2
     except KeyboardInterrupt:
         print("\nstopped; the same command with --resume goes on from here", file=sys.stderr)
         return 130
