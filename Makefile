@@ -49,7 +49,7 @@ lint: $(VENV)/.installed-lint
 # Strict: a link that leads nowhere, or a name that the reference does not find, is an error.
 docs: $(VENV)/.needs-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "site/index.html"
+	@echo "site/index.html; to search in it as well: python3 -m http.server --directory site"
 
 # The pictures of docs/hashing.md are committed; this makes them anew.
 pictures: $(VENV)/.installed-bench

@@ -10,7 +10,9 @@ import os
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +50,58 @@ def unit_words(word_vectors: F32) -> F32:
     """The same, of length 1: what the cosine metric searches."""
     units: F32 = word_vectors / np.linalg.norm(word_vectors, axis=1, keepdims=True)
     return units
+
+
+@pytest.fixture(scope="session")
+def seen_in_process() -> Callable[..., tuple[set[str], set[str]]]:
+    """Look for patterns in the memory of a child process, from outside, so that they are not in it by our own doing.
+
+    The child is Python code with arguments. It calls `pause("before")` and `pause("after")` and waits there; the answer
+    is which of the patterns were found at the one and at the other.
+    """
+    return _seen_in_process
+
+
+PAUSE = """
+def pause(what):
+    import sys
+    print(what, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def _seen_in_process(code: str, *arguments: object, needles: dict[str, bytes]) -> tuple[set[str], set[str]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PAUSE + code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "before\n"
+        before = _patterns_in(child.pid, needles)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "after\n"
+        return before, _patterns_in(child.pid, needles)
+    finally:
+        child.stdin.close()
+        child.wait(30)
+        child.stdout.close()
+
+
+def _patterns_in(pid: int, needles: dict[str, bytes]) -> set[str]:
+    """Those that are somewhere in the writable memory of a process, freed buffers included."""
+    found: set[str] = set()
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            where, rights, *_ = line.split()
+            if rights.startswith("rw"):
+                begin, end = (int(edge, 16) for edge in where.split("-"))
+                memory.seek(begin)
+                content = memory.read(end - begin).strip(b"\0")  # most of it was never touched
+                found |= {name for name, needle in needles.items() if needle in content}
+    return found

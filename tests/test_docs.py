@@ -106,7 +106,7 @@ def run_console(code: str, folder: Path, where: str) -> None:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=folder,
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": path, "HOME": str(folder)},  # what goes to ~ must not go to the tester's
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -142,6 +142,50 @@ def test_examples_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
             run_console(block.code, tmp_path, where)
         else:
             run_python(block, names, path, where)
+
+
+INLINE = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
+INDENTED = re.compile(r"^ {4}(\S.*(?:\\\n.*)*)$", re.MULTILINE)
+MODULE = re.compile(r"(?:python -m lethevec\.bench\.|lethevec bench )(\w+)((?: [^|;&#]*)?)")
+
+
+def mentioned(text: str) -> list[str]:
+    """Commands that a document names and this test does not run: they need data, a clone or hours."""
+    text = FENCE.sub(lambda block: block["code"] if block["kind"] == "sh" else "", text)
+    found = [*INLINE.findall(text), *INDENTED.findall(text), *text.splitlines()]
+    return [plain(code.replace("\\\n", " ")) for code in found]
+
+
+def test_commands_that_are_not_run_exist():
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", text, re.MULTILINE))
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    seen = set()
+    for path in DOCUMENTS:
+        for command in mentioned(path.read_text()):
+            for target in re.findall(r"^make ([\w-]+)", command):
+                seen.add(f"make {target}")
+                assert target in targets, f"{name_of(path)}: {command}"
+            for names in re.findall(r"^pip install '(?:lethevec|\.)\[([\w,]+)\]'", command):
+                seen.update(names.split(","))
+                assert set(names.split(",")) <= extras, f"{name_of(path)}: {command}"
+    assert seen >= {"make demo", "make bench", "make test", "cli", "store", "datasets", "bench"}
+
+
+def test_measurements_that_are_not_run_have_the_options_that_are_shown():
+    asked: dict[str, set[str]] = {}
+    for path in DOCUMENTS:
+        for command in mentioned(path.read_text()):
+            match = MODULE.match(command)
+            if match and match[1] != "NAME":
+                asked.setdefault(match[1], set()).update(re.findall(r"--[\w-]+", match[2]))
+    assert asked["compare"] >= {"--data", "--peers"}
+    for name, options in asked.items():
+        command = [sys.executable, "-m", "lethevec.bench", *([name] if name != "help" else []), "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        for option in options:
+            assert re.search(rf"{option}\b", done.stdout), f"lethevec bench {name} has no {option}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

@@ -1,7 +1,8 @@
 """`make test-wheel`: build the sdist, the wheel from it, and try the wheel where nothing but NumPy is installed.
 
 Works on a copy of the files that git knows (as they are now, committed or not), so that nothing that lies about can get
-into a package or help a build. Needs the package `build`.
+into a package or help a build. That wheels for other machines can be built is for CI to show; here cibuildwheel has to
+understand what `pyproject.toml` asks of it. Needs the packages `build` and `cibuildwheel`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ assert index.digest() == never.digest() and 7 not in index
 print("ten lines ran with", lethevec.cpu_info().isa, "instructions, from", lethevec.__file__)
 """
 
+VERSIONS = (310, 311, 312, 313)
+
 # What an sdist needs to be built, tested and read; and what has no business in it.
 NEEDED = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "Makefile", "src/lethevec/__init__.py"}
 STRAY = (".ci", ".github", ".git", ".venv", "build", "dist", "site", "lethevec-demo")
@@ -51,6 +54,16 @@ def copy_tracked(target: Path) -> None:
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes((ROOT / name).read_bytes())
+
+
+def check_configuration(source: Path) -> None:
+    """The wheels that cibuildwheel would build are those that we want."""
+    asked = ["--print-build-identifiers", "--platform", "linux", "--archs", "x86_64,aarch64"]
+    got = set(run(sys.executable, "-m", "cibuildwheel", *asked, source, cwd=source).stdout.split())
+    wanted = {f"cp{version}-manylinux_{arch}" for version in VERSIONS for arch in ("x86_64", "aarch64")}
+    if got != wanted:
+        sys.exit(f"cibuildwheel: expected wheels for {sorted(wanted)}, got {sorted(got)}")
+    print(f"cibuildwheel: would build {len(got)} wheels for Linux")
 
 
 def check_sdist(path: Path) -> None:
@@ -104,6 +117,7 @@ def main() -> None:
         folder = Path(place)
         source = folder / "source"
         copy_tracked(source)
+        check_configuration(source)
         # Without --sdist or --wheel the wheel is built from the sdist, which shows that the sdist is enough.
         run(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
         (sdist,), (wheel,) = (list((folder / "dist").glob(pattern)) for pattern in ("*.tar.gz", "*.whl"))

@@ -47,7 +47,8 @@ def main(command: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(command)
     most = len(datasets.words().words)
     if not FEWEST <= arguments.words <= most or not 1 <= arguments.queries <= arguments.words:
-        parser.error(f"expected --words from {FEWEST} to {most} and --queries from 1 to as many, got {arguments}")
+        got = f"{arguments.words} and {arguments.queries}"
+        parser.error(f"expected --words from {FEWEST} to {most} and --queries from 1 to as many, got {got}")
     records = datasets.word_records(arguments.words)
     cpu = lethevec.cpu_info()
     print(f"lethevec {lethevec.__version__}, {cpu.isa} instructions; {len(records):,} words, 100 numbers each (GloVe)")

@@ -7,7 +7,6 @@ and never the work.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -47,7 +46,7 @@ class Progress:
         self.done = 0
         self._clock = clock
         self._stream = sys.stderr if stream is None else stream
-        self._live = _is_terminal(self._stream)
+        self._live = is_terminal(self._stream)
         self._start = clock() if self._live else 0.0
         self._next = self._start + DELAY
         self._drawn = 0  # columns that the last line took
@@ -79,6 +78,8 @@ class Progress:
         self._live = False
 
     def _draw(self, seconds: float) -> None:
+        import shutil  # not with the package, whose import it would slow down
+
         columns = shutil.get_terminal_size().columns - 1  # a full line would wrap and could not be wiped
         line = self._line(seconds)[: max(columns, 1)]
         padded = line.ljust(self._drawn)
@@ -106,7 +107,8 @@ class Progress:
             self._drawn = 0
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person watches; nobody watches a stream that is missing or closed."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed

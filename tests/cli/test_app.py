@@ -120,6 +120,29 @@ def test_without_signatures_one_line_says_what_to_install(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_without_figures_the_benchmarks_say_what_to_install(tmp_path):
+    from lethevec.bench import THREAD_VARIABLES
+
+    code = "import sys; sys.modules['matplotlib'] = None; from lethevec.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "bench", "paper2", "--quick"],
+        cwd=tmp_path,
+        env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")},  # else it starts over in another process
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("lethevec bench: figures need")
+    assert "pip install 'lethevec[bench]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_single_measurements_are_called_by_their_names(tmp_path):
+    done = subprocess.run([*COMMAND, "bench", "scan", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: lethevec bench scan ")
+
+
 def test_the_installed_command_is_this_one():
     from importlib.metadata import entry_points
 

@@ -13,7 +13,7 @@ import pytest
 
 import lethevec
 from lethevec import datasets
-from lethevec.cli import erasure
+from lethevec.cli import arrays, erasure
 
 
 def digest(path: Path) -> str:
@@ -24,7 +24,7 @@ def digest(path: Path) -> str:
 # --- add -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".hdf5", ".parquet", ".jsonl", ".csv"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".hdf5", ".parquet", ".arrow", ".jsonl", ".csv"])
 def test_add_makes_a_store_of_a_file(run, ask, vectors, tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     write_vectors(path, vectors)
@@ -53,10 +53,27 @@ def write_vectors(path: Path, vectors: np.ndarray) -> None:
     elif path.suffix == ".parquet":
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         pq.write_table(pa.table({"vector": vectors.tolist()}), path)
+    elif path.suffix == ".arrow":
+        pa = pytest.importorskip("pyarrow")
+        lists = pa.array(vectors.tolist(), type=pa.list_(pa.float32(), vectors.shape[1]))
+        with pa.ipc.new_file(path, pa.schema([("vector", lists.type)])) as writer:
+            writer.write(pa.record_batch([lists], names=["vector"]))
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in vectors.tolist()))
     else:
         path.write_text("".join(",".join(map(repr, row)) + "\n" for row in vectors.tolist()))
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), [("bvecs", "u1"), ("ivecs", "<i4")])
+def test_add_takes_whole_numbers(ask, tmp_path, suffix, dtype):
+    numbers = np.arange(24).reshape(4, 6).astype(dtype)
+    data = b"".join(np.int32(6).tobytes() + row.tobytes() for row in numbers)
+    (tmp_path / f"x.{suffix}").write_bytes(data)
+    assert ask("add", "file.lethe", f"x.{suffix}", "--metric", "l2")["added"] == 4
+    assert ask("add", "pipe.lethe", "-", "--format", suffix, "--metric", "l2", stdin=data)["added"] == 4
+    assert digest(tmp_path / "file.lethe") == digest(tmp_path / "pipe.lethe")
+    with lethevec.open(tmp_path / "file.lethe") as db:
+        np.testing.assert_array_equal(db.get([2])[0].vector, numbers[2])
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "npy"])
@@ -127,7 +144,7 @@ def test_settings_of_a_new_store(run, ask, vectors, tmp_path):
 # --- export and import -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.parquet", "x.arrow", "x.lethe"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.parquet", "x.arrow", "x.npz", "x.lethe"])
 @pytest.mark.parametrize("words", [False, True], ids=["numbers", "texts"])
 def test_what_is_exported_comes_back_bit_for_bit(run, ask, store, tmp_path, vectors, name, words):
     source = store
@@ -139,6 +156,57 @@ def test_what_is_exported_comes_back_bit_for_bit(run, ask, store, tmp_path, vect
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     run("import", "copy.lethe", name, "--metric", "l2")
     assert digest(tmp_path / "copy.lethe") == digest(source)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "fvecs"])
+def test_vectors_alone(run, ask, store, tmp_path, vectors, suffix):
+    answer = ask("export", store, f"x.{suffix}")
+    assert (answer["written"], answer["left_out"]) == (60, ["ids", "subjects", "payloads"])
+    result = run("export", store, f"y.{suffix}", "--subject", "bob-the-second")
+    assert f".{suffix} holds vectors alone: ids, subjects, payloads are not in it" in result.stderr
+    assert "20 vectors" in result.stdout
+    with lethevec.open(store, read_only=True) as db:
+        wanted = [record.vector for record in db]
+        bobs = [record.vector for record in db if record.subject == "bob-the-second"]
+    np.testing.assert_array_equal(datasets.read_vectors(tmp_path / f"x.{suffix}"), wanted)
+    np.testing.assert_array_equal(datasets.read_vectors(tmp_path / f"y.{suffix}"), bobs)
+    piped = run("export", store, "-", "--format", suffix)
+    assert piped.stdout_bytes == (tmp_path / f"x.{suffix}").read_bytes()
+    assert "holds vectors alone" in piped.stderr
+
+
+def test_numpy_reads_an_export(run, store, tmp_path, vectors):
+    run("export", store, "x.npz")
+    run("export", store, "y.npz")
+    assert (tmp_path / "x.npz").read_bytes() == (tmp_path / "y.npz").read_bytes()
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as file:
+        assert sorted(file) == ["ids", "payloads", "subjects", "vectors"]
+        order = np.argsort(file["ids"])
+        assert file["ids"].dtype == np.int64
+        np.testing.assert_array_equal(file["vectors"][order], vectors)
+        assert file["subjects"][order][:3].tolist() == ["ann-the-first", "bob-the-second", "cem-the-third"]
+        assert json.loads(file["payloads"][order][7]) == {"n": 7}
+
+
+def test_what_npz_cannot_hold_is_refused(run, tmp_path, vectors, monkeypatch):
+    with lethevec.open(tmp_path / "a.lethe", dim=6, metric="l2") as db:
+        db.add(vectors[:2], ids=[7, "a"])
+    assert "expected ids of one kind" in run("export", "a.lethe", "x.npz", code=1).stderr
+    with pytest.raises(lethevec.errors.FormatError, match="subjects: expected texts that do not end in a zero"):
+        arrays._texts("subjects", ["a", "b\0"])
+    with lethevec.open(tmp_path / "c.lethe", dim=6, metric="l2") as db:
+        db.add(vectors[:2], ids=[1, 2], payloads=[{"a": "x" * 100}, None])
+    monkeypatch.setattr(arrays, "_MAX_TEXTS", 800)
+    assert (
+        "payloads: expected texts for an array of at most 800 bytes" in run("export", "c.lethe", "x.npz", code=1).stderr
+    )
+    assert not list(tmp_path.glob("x.*"))
+
+
+def test_a_store_that_changes_meanwhile(vectors, tmp_path):
+    record = lethevec.store.Record(1, vectors[0], None, None)
+    with pytest.raises(lethevec.errors.IncompleteWriteError, match="expected 2 records, got 1"):
+        arrays.write_npy(io.BytesIO(), iter([record]), 2, 6)
 
 
 def test_a_pipe_from_store_to_store(run, store, tmp_path):

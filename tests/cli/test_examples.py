@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,6 @@ def test_the_commands_are_those_that_are_promised():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_runs(name, tmp_path):
-    if name == "bench" and find_spec("lethevec.bench") is None:
-        pytest.skip("the benchmarks are not part of this build")
     command = example_of(name)
     assert f"lethevec {name}" in command
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -53,6 +50,12 @@ def test_the_example_runs(name, tmp_path):
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
+
+
+def test_the_benchmarks_own_help_ends_in_the_same_example():
+    from lethevec.bench.cli import parser
+
+    assert parser().format_help().rstrip().splitlines()[-1].strip() == example_of("bench")
 
 
 def test_every_command_is_in_the_documents():

@@ -55,7 +55,7 @@ def test_wrong_magic(tmp_path: Path, suffix: str) -> None:
 def test_every_truncation_is_noticed(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", sample(9, 3))
     whole = path.read_bytes()
-    record = {".fvecs": 16, ".bvecs": 7}.get(suffix)
+    record = {".fvecs": 16, ".bvecs": 7, ".ivecs": 16}.get(suffix)
     for length in range(0, len(whole), 1 if len(whole) < 2000 else 97):
         if record and length and length % record == 0:
             continue  # a run of whole records is a file of its own

@@ -26,7 +26,8 @@ from lethevec.datasets import (
 from lethevec.errors import FileError, FormatError, ParameterError
 
 F32 = npt.NDArray[np.float32]
-SUFFIXES = [".npy", ".npz", ".fvecs", ".bvecs", ".hdf5", ".h5", ".parquet", ".arrow", ".feather", ".jsonl", ".csv"]
+SUFFIXES = [".npy", ".npz", ".fvecs", ".bvecs", ".ivecs", ".hdf5", ".h5", ".parquet", ".arrow", ".feather", ".jsonl"]
+SUFFIXES += [".csv"]
 
 
 def sample(n: int = 23, dim: int = 5) -> F32:
@@ -46,8 +47,8 @@ def write(path: Path, vectors: F32) -> Path:
         np.save(path, vectors)
     elif suffix == ".npz":
         np.savez_compressed(path, vectors=vectors, other=np.arange(3))
-    elif suffix in (".fvecs", ".bvecs"):
-        dtype = {".fvecs": "<f4", ".bvecs": "u1"}[suffix]
+    elif suffix in (".fvecs", ".bvecs", ".ivecs"):
+        dtype = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}[suffix]
         head = np.int32(vectors.shape[1]).tobytes()
         path.write_bytes(b"".join(head + row.astype(dtype).tobytes() for row in vectors))
     elif suffix in (".hdf5", ".h5"):
@@ -214,13 +215,52 @@ def test_ids_of_both_kinds(tmp_path: Path) -> None:
     assert read_records(path).ids == [7, "7"]
 
 
+@pytest.mark.parametrize("names", [("ids", "subjects", "payloads"), ("id", "subject", "payload")])
+@pytest.mark.parametrize("ids", [np.array([7, -1, 2**62]), np.array(["x", "7", "ü"]), np.array([1, 2, 3], dtype="u1")])
+def test_arrays_of_npz(tmp_path: Path, names: tuple[str, ...], ids: npt.NDArray[Any]) -> None:
+    vectors = np.array([[1, 2], [3, 4], [5, 6]], dtype=np.float32)
+    values = [ids, np.array(["ada", "", "17"]), np.array(["{}", "", '{"a": 1}'])]
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, vectors=vectors, other=np.arange(9), **dict(zip(names, values, strict=True)))
+    records = read_records(path)
+    assert records.ids is not None
+    assert list(records.ids) == ids.tolist()
+    assert records.subjects == ["ada", None, "17"]
+    assert records.payloads == ["{}", None, '{"a": 1}']
+    np.testing.assert_array_equal(records.vectors, vectors)
+    assert [list(part.ids) for part in iter_records(path, batch=2)] == [ids.tolist()[:2], ids.tolist()[2:]]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "wanted"),
+    [
+        ({"ids": np.arange(2)}, "array 'ids': expected 3 entries, one for each vector, got 2"),
+        ({"ids": np.array([1.5, 2, 3])}, "array 'ids': expected whole numbers or texts, got dtype '<f8'"),
+        ({"ids": np.array([[1], [2], [3]])}, "expected a shape of one positive number"),
+        ({"ids": np.array([1, 2, 2**63], dtype="u8")}, "expected an id that is a whole number of 64 bits"),
+        ({"ids": np.array(["a", "", "b"])}, "expected an id that is a whole number of 64 bits or a text"),
+        ({"ids": np.arange(3), "id": np.arange(3)}, "expected one array of ids, got two"),
+        ({"payloads": np.array([{}, {}, {}])}, "array 'payloads': expected whole numbers or texts, got dtype '|O'"),
+        (
+            {"subjects": np.array([2**31] * 3, dtype="<u4").view("<U1")},
+            "array 'subjects': expected texts, got a character of number 2147483648",
+        ),
+    ],
+)
+def test_arrays_of_npz_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], wanted: str) -> None:
+    np.savez(tmp_path / "a.npz", vectors=sample(3, 2), **arrays)
+    with pytest.raises(FormatError) as caught:
+        read_records(tmp_path / "a.npz")
+    assert wanted in str(caught.value)
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_count_is_right_or_not_given(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", sample(23, 5))
-    known = suffix in (".npy", ".fvecs", ".bvecs", ".hdf5", ".h5", ".parquet")
+    known = suffix not in (".arrow", ".feather", ".jsonl", ".csv")
     assert count_records(path) == (23 if known else None)
     path.write_bytes(b"something else")
-    assert suffix in (".fvecs", ".bvecs") or count_records(path) is None
+    assert suffix in (".fvecs", ".bvecs", ".ivecs") or count_records(path) is None
     assert count_records(tmp_path / f"missing{suffix}") is None
 
 
@@ -239,21 +279,15 @@ class Pipe(io.RawIOBase):
         return len(part)
 
 
-@pytest.mark.parametrize("name", ["npy", "csv", "jsonl"])
+@pytest.mark.parametrize("name", ["npy", "csv", "jsonl", "fvecs", "bvecs", "ivecs", "arrow"])
 def test_a_pipe_gives_what_the_file_gives(tmp_path: Path, name: str) -> None:
-    vectors = sample(23, 5)
-    path = tmp_path / f"a.{name}"
-    if name == "npy":
-        np.save(path, vectors)
-    elif name == "csv":
-        path.write_text("".join(",".join(map(repr, row)) + "\n" for row in vectors.tolist()))
-    else:
-        path.write_text("".join(json.dumps({"id": i, "vector": row}) + "\n" for i, row in enumerate(vectors.tolist())))
+    path = write(tmp_path / f"a.{name}", sample(23, 5))
     stream = io.BufferedReader(Pipe(path.read_bytes()))
     parts = list(iter_stream(stream, name, batch=4))
-    assert [len(part) for part in parts] == [4, 4, 4, 4, 4, 3]
+    # The writer of the Arrow file made batches of nine.
+    assert [len(part) for part in parts] == ([4, 4, 1, 4, 4, 1, 4, 1] if name == "arrow" else [4, 4, 4, 4, 4, 3])
     np.testing.assert_array_equal(np.concatenate([part.vectors for part in parts]), read_vectors(path))
-    assert not stream.closed
+    assert name == "arrow" or not stream.closed
 
 
 def test_a_pipe_that_lies(tmp_path: Path) -> None:
@@ -267,8 +301,23 @@ def test_a_pipe_that_lies(tmp_path: Path) -> None:
     ):
         with pytest.raises(FormatError, match=wanted):
             list(iter_stream(io.BytesIO(data), "npy"))
-    with pytest.raises(ParameterError, match="format: expected one of jsonl, csv, npy"):
+    with pytest.raises(ParameterError, match=r"format: expected one of jsonl, csv, npy, .* got 'parquet'"):
         iter_stream(io.BytesIO(whole), "parquet")
+    row = np.int32(3).tobytes() + bytes(12)
+    for data, wanted in (
+        (row + row[:-1], "expected records of 16 bytes, got 15 at the end"),
+        (row + b"\2" + row[1:], "expected dimension 3 in every row, got 2 in row 1"),
+        (b"\3\0", "expected a dimension from 1 to 1048576, got 3"),
+        (np.int32(-3).tobytes(), "expected a dimension from 1 to 1048576, got -3"),
+        (np.int32(2**30).tobytes(), "expected a dimension from 1 to 1048576, got 1073741824"),
+        (b"", "expected at least one vector, got none"),
+    ):
+        with pytest.raises(FormatError, match=wanted):
+            list(iter_stream(io.BytesIO(data), "fvecs"))
+    with pytest.raises(FormatError, match="expected no key"):
+        list(iter_stream(io.BytesIO(row), "fvecs", key="train"))
+    with pytest.raises(FormatError, match="expected an undamaged columnar file"):
+        list(iter_stream(io.BytesIO(whole), "arrow"))
 
 
 def test_bare_lists_in_jsonl(tmp_path: Path) -> None:
@@ -301,8 +350,7 @@ def test_neighbors(tmp_path: Path) -> None:
     got = read_neighbors(path)
     assert got.dtype == np.int32
     np.testing.assert_array_equal(got, rows)
-    with pytest.raises(FormatError, match="use read_neighbors"):
-        read_vectors(path)
+    np.testing.assert_array_equal(read_vectors(path), rows.astype(np.float32))
     with pytest.raises(FormatError, match=r"expected a file name that ends in \.ivecs"):
         read_neighbors(tmp_path / "truth.fvecs")
 

@@ -78,6 +78,7 @@ class TestVectors:
 
         class Gaps:
             name = "gaps"
+            length = 232
 
             def blocks(self, size):
                 yield 0, NOISE[:100] + data[:8]

@@ -8,8 +8,6 @@ copies are those that lethevec makes and those that the case makes and wipes, as
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +27,6 @@ x = np.lib.format.open_memmap(sys.argv[1], mode="r")
 folder = sys.argv[2]
 ids = np.arange(len(x))
 ROW = int(sys.argv[3])
-
-
-def pause(what):
-    print(what, flush=True)
-    sys.stdin.readline()
 
 
 def make(**arguments):
@@ -155,21 +148,6 @@ def data(tmp_path_factory):
     return x, path
 
 
-def occurrences(pid: int, needles: dict[str, bytes]) -> set[str]:
-    """Which needles are somewhere in the writable memory of a process."""
-    found = set()
-    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        for line in maps:
-            where, rights, *_ = line.split()
-            if not rights.startswith("rw"):
-                continue
-            begin, end = (int(edge, 16) for edge in where.split("-"))
-            memory.seek(begin)
-            content = memory.read(end - begin)
-            found |= {name for name, needle in needles.items() if needle in content}
-    return found
-
-
 def pieces(data: bytes, label: str, size: int = 24) -> dict[str, bytes]:
     """A few windows of the bytes: what is left of a half-overwritten copy is found too."""
     last = len(data) - size
@@ -189,7 +167,7 @@ def code_of(case: str, x) -> bytes:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_is_left_in_the_process(data, tmp_path, case):
+def test_nothing_is_left_in_the_process(data, seen_in_process, tmp_path, case):
     x, path = data
     before, after = CASES[case]
     needles = {**pieces(x[ROW].tobytes(), "float32"), **pieces(x[ROW].astype(np.float64).tobytes(), "float64")}
@@ -198,23 +176,7 @@ def test_nothing_is_left_in_the_process(data, tmp_path, case):
         # The first plane is stored byte by byte among 32 rows; the rest, and any copy of the whole, in one piece.
         needles = {**needles, "code, later planes": code_of(case, x)[8:], "code, first plane": code_of(case, x)[:8]}
         present = "code, later planes"
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(tmp_path), str(ROW), f"{before}\npause('before')\n{after}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"OPENBLAS_NUM_THREADS": "1"},
-    )
-    try:
-        assert child.stdout.readline() == "before\n"
-        found = occurrences(child.pid, needles)
-        assert {name for name in found if name.startswith(present)} == {n for n in needles if n.startswith(present)}
-        child.stdin.write("\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == "after\n"
-        found = occurrences(child.pid, needles)
-    finally:
-        child.stdin.close()
-        child.wait(30)
-        child.stdout.close()
-    assert found == set()
+    steps = f"{before}\npause('before')\n{after}"
+    there, left = seen_in_process(CHILD, path, tmp_path, ROW, steps, needles=needles)
+    assert {name for name in there if name.startswith(present)} == {n for n in needles if n.startswith(present)}
+    assert left == set()

@@ -4,8 +4,6 @@ A child process adds and forgets, and waits; this process then reads every writa
 keeps the patterns out of the memory that is searched. The data reach the child as a file that is mapped read-only.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +22,6 @@ import lethevec
 x = np.lib.format.open_memmap(sys.argv[1], mode="r")
 folder, row = sys.argv[2], int(sys.argv[3])
 ids = np.arange(len(x))
-
-
-def pause(what):
-    print(what, flush=True)
-    sys.stdin.readline()
 
 
 def make(**arguments):
@@ -67,19 +60,6 @@ def data(tmp_path_factory):
     return x, path
 
 
-def occurrences(pid, needles):
-    found = set()
-    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        for line in maps:
-            where, rights, *_ = line.split()
-            if rights.startswith("rw"):
-                begin, end = (int(edge, 16) for edge in where.split("-"))
-                memory.seek(begin)
-                content = memory.read(end - begin).strip(b"\0")  # most of it was never touched
-                found |= {name for name, needle in needles.items() if needle in content}
-    return found
-
-
 def pieces(row, label):
     """The ends and the middle: what is left of a half-overwritten copy is found too."""
     return {f"{label} at {at}": row[at : at + 5].tobytes() for at in (0, DIM // 2, DIM - 5)}
@@ -113,7 +93,7 @@ KINDS = [(case, kind) for case in CASES for kind in ("pivot", "other") if (case,
 
 
 @pytest.mark.parametrize(("case", "kind"), KINDS)
-def test_nothing_is_left_in_the_process(tools, data, tmp_path, case, kind):
+def test_nothing_is_left_in_the_process(tools, data, seen_in_process, tmp_path, case, kind):
     x, path = data
     number = list(CASES).index(case)
     metric, refine = ["cosine", "l2", "ip"][number % 3], number // 3 % 2
@@ -123,24 +103,6 @@ def test_nothing_is_left_in_the_process(tools, data, tmp_path, case, kind):
     needles = patterns(tools, x, row, metric, refine)
     before, after = CASES[case]
     steps = f"metric, refine = {metric!r}, {refine}\n{before}\npause('before')\n{after}"
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(tmp_path), str(row), steps],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"OPENBLAS_NUM_THREADS": "1"},
-    )
-    try:
-        assert child.stdout.readline() == "before\n"
-        assert {name for name in occurrences(child.pid, needles) if name.startswith("vector")} == set(
-            pieces(x[row], "vector")
-        )
-        child.stdin.write("\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == "after\n"
-        found = occurrences(child.pid, needles)
-    finally:
-        child.stdin.close()
-        child.wait(30)
-        child.stdout.close()
-    assert found == set()
+    there, left = seen_in_process(CHILD, path, tmp_path, row, steps, needles=needles)
+    assert {name for name in there if name.startswith("vector")} == set(pieces(x[row], "vector"))
+    assert left == set()

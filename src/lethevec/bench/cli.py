@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..errors import LethevecError
+from ..errors import LethevecError, MissingDependencyError
 from . import harness, peers, prepared, process, report
 from .prepared import Prepared
 from .results import NAME, Results
@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
         description="The paper's experiments, and lethevec beside its peers, on any data set of ann-benchmarks.",
         epilog=f"parts:\n  all        all of these, and the report\n{parts}\n  report     write the report again\n\n"
         f"single measurements, with options of their own:\n{single}\n\n"
-        "example:\n  lethevec bench all --data glove-100-angular.hdf5 --out results --resume",
+        "a full run, of hours:\n  lethevec bench all --data glove-100-angular --out results --resume\n\n"
+        "example, of seconds:\n  lethevec bench paper2 --quick --limit-vectors 2000 --queries 50 --out bench-results",
     )
     made.add_argument("parts", nargs="*", metavar="PART", help="which parts to run; all if none is named")
     made.add_argument("--data", nargs="*", default=[], help="HDF5 files or folders, or names of the paper's sets")
@@ -80,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     if given and given[0] in SINGLE:
         if not process.is_limited():
             return process.run_module("lethevec.bench", given)
+        sys.argv[0] = f"lethevec bench {given[0]}"  # the name by which its help calls it
         importlib.import_module(f".{given[0]}", __package__).main(given[1:])
         return 0
     arguments = parser().parse_args(given)
@@ -93,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         return run(arguments, wanted, given)
     except LethevecError as error:
         print(f"lethevec bench: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, MissingDependencyError) else 2
     except KeyboardInterrupt:
         print("\nstopped; the same command with --resume goes on from here", file=sys.stderr)
         return 130

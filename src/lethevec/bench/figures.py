@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import MissingDependencyError
 from . import analysis
 from .analysis import by_competitor, fronts, is_ours, of
 from .results import Line
@@ -42,7 +43,9 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("figures need matplotlib: pip install 'lethevec[bench]'") from None
+        raise MissingDependencyError(
+            "figures need the package 'matplotlib', which is not installed: pip install 'lethevec[bench]'"
+        ) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

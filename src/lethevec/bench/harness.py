@@ -344,3 +344,22 @@ def start(arguments: argparse.Namespace) -> None:
         if not hasattr(os, "sched_setaffinity"):
             sys.exit("--pin: this system cannot bind a process to a CPU")
         os.sched_setaffinity(0, {arguments.pin})
+
+
+Part = Callable[["Report", Data, argparse.Namespace], None]
+
+
+def run_parts(name: str, cli: argparse.ArgumentParser, command: list[str] | None, parts: dict[str, Part]) -> None:
+    """Run the parts that --parts names, all unless it is given, on each data set; the report is called `name`."""
+    cli.add_argument("--parts", default=",".join(parts), help="which, with commas")
+    cli.add_argument("--figures", type=Path, help="folder for the figures; as --out if not given")
+    arguments = cli.parse_args(command)
+    start(arguments)
+    arguments.figures = arguments.figures or arguments.out or RESULTS
+    report = Report(name, vars(arguments), arguments.out)
+    wanted = arguments.parts.split(",")
+    for data in load_data(arguments.data, arguments.queries):
+        for part, measure in parts.items():
+            if part in wanted:
+                measure(report, data, arguments)
+    report.note(f"Results: {report.path}")

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lethevec
 
-from . import harness, peers
+from . import peers
 from .compare import at_recall, build
-from .harness import Data, Report, interleave, load_data, one_by_one, parser, recall, start, with_truth
+from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
 from .ours import Lethevec
 from .peer import Peer, queries_for, tune_to
 from .process import start_over
@@ -118,26 +117,12 @@ def _timed(index: lethevec.Index, data: Data, chosen: list[int]) -> tuple[Any, A
 
 def main(command: list[str] | None = None) -> None:
     cli = parser(__doc__ or "")
-    cli.add_argument("--parts", default="versus,growth,changes", help="which, with commas")
     cli.add_argument("--peers", default="scann,hnswlib,ivfpq", help="part 'versus': which, with commas")
     cli.add_argument("--targets", default="0.90,0.95", help="part 'versus': recall to reach, with commas")
     cli.add_argument("--sizes", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000], help="part 'growth'")
     cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
     cli.add_argument("--changes", type=int, default=4000, help="part 'changes': records; refined, an eighth of them")
-    cli.add_argument("--figures", type=Path, help="folder for the figures; as --out if not given")
-    arguments = cli.parse_args(command)
-    start(arguments)
-    arguments.figures = arguments.figures or arguments.out or harness.RESULTS
-    report = Report("pivots", vars(arguments), arguments.out)
-    parts = arguments.parts.split(",")
-    for data in load_data(arguments.data, arguments.queries):
-        if "versus" in parts:
-            versus(report, data, arguments)
-        if "growth" in parts:
-            growth(report, data, arguments)
-        if "changes" in parts:
-            changes(report, data, arguments)
-    report.note(f"Results: {report.path}")
+    run_parts("pivots", cli, command, {"versus": versus, "growth": growth, "changes": changes})
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ import numpy as np
 
 import lethevec
 
-from . import harness
-from .harness import Data, Report, interleave, load_data, one_by_one, parser, recall, start, with_truth
+from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
 from .peers import FaissBinary, faiss_module
@@ -255,7 +254,6 @@ def save(report: Report, figure: Any, folder: Path, name: str) -> None:
 
 def main(command: list[str] | None = None) -> None:
     cli = parser(__doc__ or "")
-    cli.add_argument("--parts", default="sweep,growth,faiss", help="which, with commas")
     cli.add_argument("--tables", type=int, nargs="*", default=[2, 4, 8, 16], help="part 'sweep': numbers of tables")
     cli.add_argument("--key-bits", type=int, nargs="*", default=[12, 14, 16, 18], help="part 'sweep': bits of a key")
     cli.add_argument("--probes", type=int, default=4000, help="part 'sweep': probes at effort 1")
@@ -263,20 +261,7 @@ def main(command: list[str] | None = None) -> None:
     cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
     cli.add_argument("--faiss-key-bits", type=int, default=16, help="part 'faiss': bits of Faiss's keys")
     cli.add_argument("--flips", type=int, default=5, help="part 'faiss': the most bits that Faiss flips")
-    cli.add_argument("--figures", type=Path, help="folder for the figures; as --out if not given")
-    arguments = cli.parse_args(command)
-    start(arguments)
-    arguments.figures = arguments.figures or arguments.out or harness.RESULTS
-    report = Report("tables", vars(arguments), arguments.out)
-    parts = arguments.parts.split(",")
-    for data in load_data(arguments.data, arguments.queries):
-        if "sweep" in parts:
-            sweep(report, data, arguments)
-        if "growth" in parts:
-            growth(report, data, arguments)
-        if "faiss" in parts:
-            faiss(report, data, arguments)
-    report.note(f"Results: {report.path}")
+    run_parts("tables", cli, command, {"sweep": sweep, "growth": growth, "faiss": faiss})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 |---|---|
 | `app` | the group of commands; errors as one line and an exit code |
 | `command` | a command with an example at the end of its help; shared options |
-| `inputs`, `writers`, `output`, `busy` | records from files and pipes, to files; tables, JSON, a sign of life |
+| `inputs`, `writers`, `output` | records from files and pipes, to files; tables and JSON |
 | `records` | `add`, `export`, `import` |
 | `searching` | `search`, `tune` |
 | `erasure` | `forget`, `verify` |

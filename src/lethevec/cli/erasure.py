@@ -16,7 +16,6 @@ from lethevec.forgetting.keys import key_id
 from lethevec.forgetting.receipts import Receipt
 from lethevec.forgetting.verify import Verification, verify_chain
 
-from .busy import busy
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, read_queries
 from .output import print_fields, print_json, print_table, printable
@@ -77,8 +76,7 @@ def forget(
             whose = "" if subject is None else f" of {printable(subject)}"
             click.confirm(f"Forget {count:,} records{whose} for good?", abort=True, err=True)
         options: dict[str, Any] = {"ignore_unknown": ignore_unknown, "search_all": search_all, "timeout": timeout}
-        with busy("forgetting"):
-            made = db.forget(chosen, subject=subject, **options)
+        made = db.forget(chosen, subject=subject, **options)
         seconds = time.perf_counter() - begin
         if receipt is not None:
             receipt.write_text(made.to_json() + "\n", encoding="utf-8")
@@ -151,8 +149,7 @@ def verify(
         wanted = _find_receipt(db, receipt)
         wanted_ids = [parse_id(db, text) for text in ids] or None
         rows = None if vectors is None else np.concatenate(list(read_queries(vectors, Input([vectors]))))
-        with busy("checking every record and every byte"):
-            outcome = db.verify(wanted, ids=wanted_ids, subject=subject, vectors=rows)
+        outcome = db.verify(wanted, ids=wanted_ids, subject=subject, vectors=rows)
     _conclude(as_json, outcome, wanted)
 
 

@@ -19,7 +19,7 @@ __all__ = ["Input", "format_option", "key_option", "read_queries"]
 
 WORDS = ":words"
 
-_FORMATS = click.Choice(["jsonl", "csv", "npy"])
+_FORMATS = click.Choice(["jsonl", "csv", "npy", "fvecs", "bvecs", "ivecs", "arrow"])
 format_option = click.option(
     "--format", "format", type=_FORMATS, default="jsonl", help="What comes through a pipe (-)."
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import time
 from collections.abc import Iterator
 from itertools import chain
@@ -17,15 +17,17 @@ from lethevec.errors import FileError, InputError, ParameterError
 from lethevec.forgetting.receipts import Receipt
 from lethevec.progress import Progress
 
-from .busy import busy
+from .arrays import VECTORS_ALONE
 from .command import command, json_option, keys_option, open_store, store_argument
 from .inputs import Input, format_option, key_option
 from .output import note, print_fields, print_json
-from .writers import SUFFIXES, records_of, write_records
+from .writers import SUFFIXES, write_records
 
 __all__ = ["COMMANDS"]
 
 _BACKUP = ".lethe"
+_PIPED = click.Choice(["jsonl", "csv", "npy", "fvecs"])
+_BLOCK = 1 << 22  # bytes copied at once
 _file = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 
 batch_option = click.option("--batch", type=click.IntRange(1), default=10_000, help="Records held at once.")
@@ -105,8 +107,8 @@ def add(
 ) -> None:
     """Add records from files to STORE, which is made if it is not there.
 
-    The suffix of a FILE says what it is: .npy .npz .hdf5 .fvecs .bvecs .parquet .arrow .jsonl .csv. It may be - for a
-    pipe (see --format), :words for 20,000 bundled words, or a colon and the name of a benchmark set, such as
+    The suffix of a FILE says what it is: .npy .npz .hdf5 .fvecs .bvecs .ivecs .parquet .arrow .jsonl .csv. It may be -
+    for a pipe (see --format), :words for 20,000 bundled words, or a colon and the name of a benchmark set, such as
     :glove-25-angular, which is downloaded. Ids, subjects and payloads are taken where the file has them. All files go
     in together or, if anything is refused, not at all; ids that are there already are refused.
     """
@@ -129,7 +131,7 @@ def add(
 @click.argument("file", type=_file)
 @click.option("--subject", help="Only the records of this subject.")
 @click.option("--receipts", is_flag=True, help="Write the chain of receipts instead of records (as .jsonl).")
-@click.option("--format", "format", type=click.Choice(["jsonl", "csv"]), default="jsonl", help="For a pipe (-).")
+@click.option("--format", "format", type=_PIPED, default="jsonl", help="For a pipe (-).")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @keys_option
 @json_option
@@ -143,12 +145,14 @@ def export(
     keys: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the records of STORE to FILE: .jsonl, .csv, .parquet or .arrow, or - for a pipe.
+    """Write the records of STORE to FILE: .jsonl, .csv, .parquet, .arrow or .npz, or - for a pipe.
 
-    A FILE that ends in .lethe is a backup: configuration and records, the same bytes for the same records. An export is
-    a copy, and what is forgotten later stays in it.
+    .npy and .fvecs hold vectors alone, without ids, subjects and payloads. A FILE that ends in .lethe is a backup:
+    configuration and records, the same bytes for the same records. An export is a copy, and what is forgotten later
+    stays in it.
     """
     piped = str(file) == "-"
+    suffix = f".{format}" if piped else file.suffix.lower()
     if not piped and file.exists() and not force:
         raise FileError(f"{file}: expected a new file, got one that is there already; --force replaces it")
     begin = time.perf_counter()
@@ -162,21 +166,22 @@ def export(
             if subject is not None:
                 raise ParameterError(f"--subject: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}")
             file.unlink(missing_ok=True)
-            with busy("writing the backup"):
-                db.backup(file)
+            db.backup(file)
             count = len(db)
         else:
-            records = records_of(db, subject)
-            count = write_records(None if piped else file, f".{format}" if piped else file.suffix.lower(), records, db)
-    if piped:
+            count = write_records(None if piped else file, suffix, db, subject)
+    left_out = ["ids", "subjects", "payloads"] if suffix in VECTORS_ALONE and not receipts else []
+    if as_json and not piped:
+        facts = {"file": str(file), "written": count, "seconds": round(time.perf_counter() - begin, 3)}
+        print_json({**facts, "left_out": left_out} if left_out else facts)
         return
-    if as_json:
-        print_json({"file": str(file), "written": count, "seconds": round(time.perf_counter() - begin, 3)})
-    else:
-        what = "receipts" if receipts else "records"
+    if not piped:
+        what = "vectors" if left_out else "receipts" if receipts else "records"
         print_fields([("written", f"{count:,} {what} to {file}")])
         if not receipts:
             note("This is a copy: what is forgotten in the store later stays in it.")
+    if left_out:
+        note(f"{suffix} holds vectors alone: {', '.join(left_out)} are not in it; .npz and .jsonl have them.")
 
 
 @command(
@@ -276,6 +281,21 @@ def merge(db: lethevec.Store, part: dict[str, Any], *, replace: bool) -> int:
     return written
 
 
+def copy(source: Path, target: Path) -> None:
+    """Copy a file, for its owner's eyes only; all of it or nothing."""
+    with source.open("rb") as old, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+        try:
+            with Progress(source.stat().st_size, "copying", unit="bytes") as progress:
+                while block := old.read(_BLOCK):
+                    new.write(block)
+                    progress.advance(len(block))
+            new.flush()
+            os.fsync(new.fileno())
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+
 def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None) -> int:
     """Copy a backup to where the store is to be, and forget again what the receipts say; how many records."""
     if store.exists():
@@ -285,8 +305,7 @@ def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None)
     given = None
     if receipts is not None:
         given = [Receipt.from_json(line) for line in receipts.read_text(encoding="utf-8").splitlines() if line.strip()]
-    shutil.copyfile(backup, store)
-    store.chmod(0o600)
+    copy(backup, store)
     if given is None:
         return 0
     with open_store(store, keys, write=True) as db:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -16,9 +17,9 @@ import numpy.typing as npt
 import lethevec
 from lethevec import datasets
 from lethevec.errors import InputError, ParameterError
+from lethevec.progress import Progress
 from lethevec.store import Hit
 
-from .busy import busy
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, format_option, key_option, read_queries
 from .output import note, print_fields, print_json, print_table
@@ -83,23 +84,28 @@ def search(
     right = asked = place = 0
     began = time.perf_counter()
     with open_store(store, keys) as db:
+        total = None
         if ids:
             chosen = [parse_id(db, text) for text in ids]
             labels: Iterator[Any] = iter(chosen)
             parts: Iterator[F32] = iter([np.stack([record.vector for record in db.get(chosen)])])
         else:
             labels = iter(range(sys.maxsize))
-            parts = iter([_parse_vector(vector)]) if vector is not None else _queries(str(queries), format, key)
-        for part in parts:
-            hits = db.search(part, k + bool(ids), where=condition, effort=effort, threads=threads or _cores())
-            for label, line in zip(labels, hits, strict=False):
-                found = [hit for hit in line if not ids or hit.id != label][:k]
-                _show(as_json, label, found, head=place == 0, alone=len(part) == 1 and bool(ids or vector))
-                if true is not None:
-                    wanted = _true_neighbours(true, place, k)
-                    right += len(wanted & {hit.id for hit in found})
-                    asked += len(wanted)
-                place += 1
+            source = Input([str(queries)], format, key, _BATCH)
+            parts = iter([_parse_vector(vector)]) if vector is not None else read_queries(str(queries), source)
+            total = source.total() if vector is None else 1
+        with _progress(total) as progress:
+            for part in parts:
+                hits = db.search(part, k + bool(ids), where=condition, effort=effort, threads=threads or _cores())
+                for label, line in zip(labels, hits, strict=False):
+                    found = [hit for hit in line if not ids or hit.id != label][:k]
+                    _show(as_json, label, found, head=place == 0, alone=len(part) == 1 and bool(ids or vector))
+                    if true is not None:
+                        wanted = _true_neighbours(true, place, k)
+                        right += len(wanted & {hit.id for hit in found})
+                        asked += len(wanted)
+                    place += 1
+                progress.advance(len(part))
     if not as_json and place > 1:
         note(f"{place:,} queries in {time.perf_counter() - began:.2f} s, opening the store included")
     if true is not None:
@@ -108,6 +114,11 @@ def search(
 
 def _cores() -> int:
     return lethevec.cpu_info().threads
+
+
+def _progress(total: int | None) -> Progress:
+    """A line for searches whose answers go elsewhere; those that come to the screen show by themselves how it goes."""
+    return Progress(total, "searching", unit="queries", stream=io.StringIO() if sys.stdout.isatty() else None)
 
 
 def _queries(name: str, format: str, key: str | None) -> Iterator[F32]:
@@ -196,13 +207,11 @@ def tune(
         if not len(db):
             raise InputError(f"{store}: expected records to search, got an empty store")
         if queries is None:
-            wanted = set(_spread(len(db), sample).tolist())
-            asked = np.stack([record.vector for place, record in enumerate(db) if place in wanted])
+            asked = _sampled(db, sample)
         else:
             given = np.concatenate(list(_queries(queries, format, key)))
             asked = given[_spread(len(given), sample)]
-        with busy(f"trying efforts on {len(asked):,} queries"):
-            found = db.tune(asked, target, k, threads=threads)
+        found = db.tune(asked, target, k, threads=threads)
         records = len(db)
     facts = {
         "effort": found.effort,
@@ -228,6 +237,18 @@ def tune(
             ),
         ]
     )
+
+
+def _sampled(db: lethevec.Store, most: int) -> F32:
+    """The vectors of at most so many records."""
+    wanted = set(_spread(len(db), most).tolist())
+    found = []
+    with Progress(len(db), "choosing queries", unit="records") as progress:
+        for place, record in enumerate(db):
+            if place in wanted:
+                found.append(record.vector)
+            progress.advance()
+    return np.stack(found)
 
 
 def _spread(n: int, most: int) -> npt.NDArray[np.int64]:

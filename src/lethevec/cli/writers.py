@@ -1,4 +1,4 @@
-"""Records to files: .jsonl, .csv, .parquet, .arrow; what the readers of `lethevec.datasets` read back, bit for bit."""
+"""Records to files, which the readers of `lethevec.datasets` read back, bit for bit; `arrays` has those of NumPy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from lethevec.errors import FormatError, IncompleteWriteError, MissingDependency
 from lethevec.progress import Progress
 from lethevec.store import Record
 
+from .arrays import write_fvecs, write_npy, write_npz
+
 __all__ = ["SUFFIXES", "records_of", "write_records"]
 
-SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".lethe")
+SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".npz", ".npy", ".fvecs", ".lethe")
 _PART = 2000
 
 
@@ -32,9 +34,11 @@ def records_of(store: lethevec.Store, subject: str | None) -> Iterator[Record]:
     return (record for record in store if subject is None or record.subject == subject)
 
 
-def write_records(path: Path | None, suffix: str, records: Iterator[Record], store: lethevec.Store) -> int:
+def write_records(path: Path | None, suffix: str, store: lethevec.Store, subject: str | None) -> int:
     """Write to a file, which is there as a whole or not at all, or to stdout; how many."""
-    with Progress(len(store), "exporting", unit="records") as progress:
+    records = records_of(store, subject)
+    total = len(store) if subject is None else store.subjects()[subject]
+    with Progress(total, "exporting", unit="records") as progress:
 
         def counted() -> Iterator[Record]:
             for record in records:
@@ -42,13 +46,13 @@ def write_records(path: Path | None, suffix: str, records: Iterator[Record], sto
                 yield record
 
         if path is None:
-            _write(sys.stdout.buffer, suffix, counted(), store.dim, "stdout")
+            _write(sys.stdout.buffer, suffix, counted(), total, store.dim, "stdout")
             sys.stdout.buffer.flush()
         else:
             if suffix not in SUFFIXES:
                 raise FormatError(f"{path}: expected a file name that ends in {' '.join(SUFFIXES)}, got {suffix!r}")
             with _replacing(path) as file:
-                _write(file, suffix, counted(), store.dim, str(path))
+                _write(file, suffix, counted(), total, store.dim, str(path))
         return progress.done
 
 
@@ -69,11 +73,17 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
         building.unlink(missing_ok=True)
 
 
-def _write(file: IO[bytes], suffix: str, records: Iterator[Record], dim: int, name: str) -> None:
+def _write(file: IO[bytes], suffix: str, records: Iterator[Record], count: int, dim: int, name: str) -> None:
     if suffix == ".jsonl":
         _write_jsonl(file, records, dim)
     elif suffix == ".csv":
         _write_csv(file, records, dim)
+    elif suffix == ".npz":
+        write_npz(file, records, count, dim)
+    elif suffix == ".npy":
+        write_npy(file, records, count, dim)
+    elif suffix == ".fvecs":
+        write_fvecs(file, records)
     else:
         _write_arrow(file, suffix, records, dim, name)
 

@@ -2,7 +2,7 @@
 
     read_vectors, iter_vectors      vectors alone, from a file of any supported format
     read_records, iter_records      the same with ids, subjects and payloads
-    iter_stream                     the same from a pipe: JSON lines, CSV or .npy
+    iter_stream                     the same from a pipe: JSON lines, CSV, .npy, .fvecs and their like, Arrow
     count_records                   how many a file holds, where it says so
     read_neighbors                  true neighbours from a .ivecs file
     load, download, NAMES           the sets that the paper uses, from the ann-benchmarks site

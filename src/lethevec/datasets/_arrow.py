@@ -6,10 +6,10 @@ columns `id`, `subject` and `payload` are read where they exist. Vectors, number
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -41,16 +41,28 @@ def arrow_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
         is_file = head.read(6) == b"ARROW1"
     with _arrow_errors(path), pyarrow.OSFile(str(path), "rb") as source:
         reader = ipc.open_file(source) if is_file else ipc.open_stream(source)
-        column, columns = _choose_columns(path, reader.schema, key)
         pieces = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
-        row = 0
-        for piece in pieces:
-            piece = piece.select(columns)
-            piece.validate(full=True)  # Arrow trusts offsets of a file unless it is told not to
-            for start in range(0, piece.num_rows, batch):
-                part = piece.slice(start, batch)
-                yield _convert(path, part, column, row)
-                row += part.num_rows
+        yield from _pieces(path, reader.schema, pieces, key, batch)
+
+
+def arrow_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
+    """Rows of an Arrow IPC stream that comes through a pipe, which errors call `path`."""
+    ipc = need("pyarrow.ipc", *_EXTRA)
+    with _arrow_errors(path):
+        reader = ipc.open_stream(file)
+        yield from _pieces(path, reader.schema, reader, key, batch)
+
+
+def _pieces(path: Path, schema: Any, pieces: Iterable[Any], key: str | None, batch: int) -> Iterator[Rows]:
+    column, columns = _choose_columns(path, schema, key)
+    row = 0
+    for piece in pieces:
+        chosen = piece.select(columns)
+        chosen.validate(full=True)  # Arrow trusts offsets of a file unless it is told not to
+        for start in range(0, chosen.num_rows, batch):
+            part = chosen.slice(start, batch)
+            yield _convert(path, part, column, row)
+            row += part.num_rows
 
 
 @contextmanager

@@ -29,6 +29,10 @@ DEFAULT_KEYS = ("vectors", "vector", "train", "embedding", "embeddings")
 MAX_EXPANSION = 1032
 
 
+# Numbers of a row that are believed when the size of the data is not known.
+MAX_DIM = 1 << 20
+
+
 @dataclass(frozen=True)
 class Rows:
     """A batch as stored: values of shape (n, dim) in any real type, and what else the file says about each row."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .. import __name__ as _package
+from ..durable import sync_folder
 from ..errors import DownloadError, FileError, FormatError, ParameterError
 from ..progress import Progress
 
@@ -179,7 +180,7 @@ def _accept(url: str, path: Path, part: Path, sha256: str | None) -> None:
     _write_sidecar(path, actual)
     os.replace(part, path)
     _state_path(path).unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 @contextmanager
@@ -261,11 +262,3 @@ def _write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

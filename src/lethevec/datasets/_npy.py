@@ -1,4 +1,4 @@
-"""NumPy files: .npy, and .npz archives of them. Headers are parsed here, strictly; nothing is ever unpickled.
+"""NumPy files: .npy; `_npz` has archives of them. Headers are parsed here, strictly; nothing is ever unpickled.
 
 Only plain real arrays pass: the header must name one of the types f2 f4 f8 i1..i8 u1..u8, two dimensions, and exactly
 as many bytes as the file (or the archive member) holds.
@@ -7,10 +7,9 @@ as many bytes as the file (or the archive member) holds.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +19,51 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from ._common import MAX_EXPANSION, Rows, choose, expect_magic
+from ._common import MAX_DIM, Rows, expect_magic
+
+__all__ = [
+    "COLUMN",
+    "VECTORS",
+    "Header",
+    "Kind",
+    "expect_bytes",
+    "npy_count",
+    "npy_rows",
+    "npy_stream",
+    "read_header",
+    "read_values",
+    "stream_rows",
+]
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 65_536
-# What is asked for at once when the size of the data is not known: numbers of a row, bytes of a batch.
-_MAX_DIM = 1 << 20
-_MAX_PIECE = 1 << 28
-_REAL = re.compile(r"[<>|=]?(f[248]|[iu][1248])")
+_MAX_PIECE = 1 << 28  # bytes that are asked for at once when the size of the data is not known
 
 
 @dataclass(frozen=True)
-class _Header:
+class Kind:
+    """What an array is expected to be."""
+
+    types: re.Pattern[str]
+    of: str
+    axes: int
+    shape: str
+
+
+VECTORS = Kind(
+    re.compile(r"[<>|=]?(f[248]|[iu][1248])"), "real numbers (float or int)", 2, "two positive numbers (n, dim)"
+)
+COLUMN = Kind(
+    re.compile(r"[<>|=]?([iu][1248]|U[1-9][0-9]{0,8})"), "whole numbers or texts", 1, "one positive number (n,)"
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What stands before the data of an array."""
+
     dtype: np.dtype[Any]
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     fortran: bool
     offset: int  # bytes before the data
 
@@ -44,74 +74,27 @@ def npy_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
         raise FormatError(f"{path}: expected no key, as a .npy file holds one array without a name, got key={key!r}")
     expect_magic(path, _MAGIC, "a .npy file")
     with path.open("rb") as file:
-        header = _read_header(file, str(path))
-        _expect_bytes(str(path), header, path.stat().st_size)
-        yield from _stream_rows(file, str(path), header, batch)
+        header = read_header(file, str(path))
+        expect_bytes(str(path), header, path.stat().st_size)
+        yield from stream_rows(file, str(path), header, batch)
 
 
 def npy_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a .npy file that comes through a pipe, which errors call `path`: its size is known at its end."""
     if key is not None:
         raise FormatError(f"{path}: expected no key, as a .npy file holds one array without a name, got key={key!r}")
-    header = _read_header(file, str(path))
+    header = read_header(file, str(path))
     if header.fortran:
         raise FormatError(f"{path}: expected an array in C order, to be read in pieces, got one in Fortran order")
     # A header may claim anything, and nothing is known about the size: do not let it ask for more than this.
-    if header.shape[1] > _MAX_DIM:
-        raise FormatError(f"{path}: expected at most {_MAX_DIM} numbers in a row, got a claim of {header.shape[1]}")
+    if header.shape[1] > MAX_DIM:
+        raise FormatError(f"{path}: expected at most {MAX_DIM} numbers in a row, got a claim of {header.shape[1]}")
     row = header.shape[1] * header.dtype.itemsize
-    yield from _stream_rows(file, str(path), header, max(1, min(batch, _MAX_PIECE // row)))
+    yield from stream_rows(file, str(path), header, max(1, min(batch, _MAX_PIECE // row)))
 
 
-def npz_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
-    """Rows of one array of a .npz archive."""
-    expect_magic(path, b"PK", "a .npz archive")
-    size = path.stat().st_size
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            name = choose(path, _vector_members(path, archive, members, key, size), key, "a 2-D array of real numbers")
-            where = f"{path}, array {name!r}"
-            _expect_plausible(where, members[name], size)
-            with archive.open(members[name]) as file:
-                header = _read_header(file, where)
-                _expect_bytes(where, header, members[name].file_size)
-                yield from _stream_rows(file, where, header, batch)
-    # NotImplementedError and RuntimeError: a compression or an encryption that zipfile does not know.
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error) as error:
-        raise FormatError(f"{path}: expected an undamaged .npz archive, got one that cannot be read: {error}") from None
-
-
-def _vector_members(
-    path: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], key: str | None, size: int
-) -> list[str]:
-    """Members that can be vectors. A member that was asked for by name stays, so that its own fault is reported."""
-    found = []
-    for name, info in members.items():
-        if name == key:
-            found.append(name)
-            continue
-        try:
-            _expect_plausible(name, info, size)
-            with archive.open(info) as file:
-                _read_header(file, name)
-        except FormatError:  # text, or one dimension, or not an array at all
-            continue
-        found.append(name)
-    return found
-
-
-def _expect_plausible(where: str, info: zipfile.ZipInfo, size: int) -> None:
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise FormatError(f"{where}: expected a stored or deflated member, got compression type {info.compress_type}")
-    if info.compress_size > size or info.file_size > info.compress_size * MAX_EXPANSION:
-        raise FormatError(
-            f"{where}: expected at most {MAX_EXPANSION} bytes out of each of the {min(size, info.compress_size)} "
-            f"compressed ones, got a claim of {info.file_size}"
-        )
-
-
-def _read_header(file: IO[bytes], where: str) -> _Header:
+def read_header(file: IO[bytes], where: str, kind: Kind = VECTORS) -> Header:
+    """The header of an array of this kind; anything else is a FormatError."""
     start = file.read(8)
     if start[:6] != _MAGIC or len(start) < 8:
         raise FormatError(f"{where}: expected a NumPy array, which begins with {_MAGIC!r}, got {start[:6]!r}")
@@ -127,10 +110,10 @@ def _read_header(file: IO[bytes], where: str) -> _Header:
     raw = file.read(length)
     if len(raw) < length:
         raise FormatError(f"{where}: expected a header of {length} bytes, got {len(raw)}")
-    return _parse_header(raw, where, 8 + width + length)
+    return _parse_header(raw, where, 8 + width + length, kind)
 
 
-def _parse_header(raw: bytes, where: str, offset: int) -> _Header:
+def _parse_header(raw: bytes, where: str, offset: int, kind: Kind) -> Header:
     try:
         fields = ast.literal_eval(raw.decode("latin-1").strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -138,18 +121,18 @@ def _parse_header(raw: bytes, where: str, offset: int) -> _Header:
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise FormatError(f"{where}: expected a header with descr, fortran_order and shape, got {raw[:80]!r}")
     descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
-    if not isinstance(descr, str) or not _REAL.fullmatch(descr):
-        raise FormatError(f"{where}: expected real numbers (float or int), got dtype {str(descr)[:80]!r}")
+    if not isinstance(descr, str) or not kind.types.fullmatch(descr):
+        raise FormatError(f"{where}: expected {kind.of}, got dtype {str(descr)[:80]!r}")
     if not isinstance(fortran, bool):
         raise FormatError(f"{where}: expected fortran_order to be True or False, got {fortran!r}")
-    if not (isinstance(shape, tuple) and len(shape) == 2 and all(type(n) is int and n > 0 for n in shape)):
-        raise FormatError(f"{where}: expected a shape of two positive numbers (n, dim), got {str(shape)[:80]}")
-    return _Header(np.dtype(descr), shape, fortran, offset)
+    if not (isinstance(shape, tuple) and len(shape) == kind.axes and all(type(n) is int and n > 0 for n in shape)):
+        raise FormatError(f"{where}: expected a shape of {kind.shape}, got {str(shape)[:80]}")
+    return Header(np.dtype(descr), shape, fortran, offset)
 
 
-def _expect_bytes(where: str, header: _Header, size: int) -> None:
-    n, dim = header.shape
-    expected = n * dim * header.dtype.itemsize
+def expect_bytes(where: str, header: Header, size: int) -> None:
+    """Refuse a header that claims other than what the file, or the member of an archive, holds."""
+    expected = math.prod(header.shape) * header.dtype.itemsize
     if size - header.offset != expected:
         raise FormatError(
             f"{where}: expected {expected} bytes of data for shape {header.shape} of {header.dtype}, "
@@ -157,21 +140,23 @@ def _expect_bytes(where: str, header: _Header, size: int) -> None:
         )
 
 
-def _stream_rows(file: IO[bytes], where: str, header: _Header, batch: int) -> Iterator[Rows]:
+def stream_rows(file: IO[bytes], where: str, header: Header, batch: int) -> Iterator[Rows]:
+    """The rows of a two-dimensional array, from where its data begins to its end."""
     n, dim = header.shape
     if header.fortran:  # rows are scattered over the file, so it is read as a whole
-        whole = _read_values(file, where, header, n * dim).reshape(dim, n).T
+        whole = read_values(file, where, header, n * dim).reshape(dim, n).T
         for start in range(0, n, batch):
             yield Rows(whole[start : start + batch])
         return
     for start in range(0, n, batch):
         rows = min(batch, n - start)
-        yield Rows(_read_values(file, where, header, rows * dim).reshape(rows, dim))
+        yield Rows(read_values(file, where, header, rows * dim).reshape(rows, dim))
     if file.read(1):  # also makes zipfile verify the checksum, which it does at the end
         raise FormatError(f"{where}: expected the end of the data, got more bytes")
 
 
-def _read_values(file: IO[bytes], where: str, header: _Header, count: int) -> npt.NDArray[Any]:
+def read_values(file: IO[bytes], where: str, header: Header, count: int) -> npt.NDArray[Any]:
+    """So many values, which must be there."""
     values = np.empty(count, dtype=header.dtype)
     got = file.readinto(values.view(np.uint8).data)  # type: ignore[attr-defined]  # both kinds of stream have it
     if got != values.nbytes:
@@ -182,4 +167,4 @@ def _read_values(file: IO[bytes], where: str, header: _Header, count: int) -> np
 def npy_count(path: Path, key: str | None) -> int:
     """The number of rows that the header claims."""
     with path.open("rb") as file:
-        return _read_header(file, str(path)).shape[0]
+        return read_header(file, str(path)).shape[0]

@@ -2,8 +2,8 @@
 
 | suffix | what it is | needs |
 |---|---|---|
-| .npy .npz | NumPy arrays | |
-| .fvecs .bvecs | the TEXMEX formats | |
+| .npy .npz | NumPy arrays; an archive may have ids, subjects and payloads beside the vectors | |
+| .fvecs .bvecs .ivecs | the TEXMEX formats: float32, bytes, int32 | |
 | .hdf5 .h5 | HDF5, the ann-benchmarks layout among others | h5py |
 | .parquet .arrow .feather | Parquet and Arrow IPC | pyarrow |
 | .jsonl .ndjson .csv | text | |
@@ -23,18 +23,20 @@ import numpy.typing as npt
 
 from ..errors import FileError, FormatError, LethevecError, ParameterError, VectorError
 from ..vectors import F32, as_vectors
-from ._arrow import arrow_rows, parquet_count, parquet_rows
+from ._arrow import arrow_rows, arrow_stream, parquet_count, parquet_rows
 from ._common import Ids, Rows
 from ._hdf5 import hdf5_count, hdf5_rows
-from ._npy import npy_count, npy_rows, npy_stream, npz_rows
+from ._npy import npy_count, npy_rows, npy_stream
+from ._npz import npz_count, npz_rows
 from ._text import csv_rows, csv_stream, jsonl_rows, jsonl_stream
-from ._vecs import iter_vecs, vecs_count, vecs_rows
+from ._vecs import iter_vecs, vecs_count, vecs_rows, vecs_stream
 
 _READERS: dict[str, Callable[[Path, str | None, int], Iterator[Rows]]] = {
     ".npy": npy_rows,
     ".npz": npz_rows,
     ".fvecs": vecs_rows,
     ".bvecs": vecs_rows,
+    ".ivecs": vecs_rows,
     ".hdf5": hdf5_rows,
     ".h5": hdf5_rows,
     ".parquet": parquet_rows,
@@ -48,8 +50,10 @@ _READERS: dict[str, Callable[[Path, str | None, int], Iterator[Rows]]] = {
 # Formats that know their length.
 _COUNTERS: dict[str, Callable[[Path, str | None], int | None]] = {
     ".npy": npy_count,
+    ".npz": npz_count,
     ".fvecs": vecs_count,
     ".bvecs": vecs_count,
+    ".ivecs": vecs_count,
     ".hdf5": hdf5_count,
     ".h5": hdf5_count,
     ".parquet": parquet_count,
@@ -59,6 +63,10 @@ _STREAMS: dict[str, Callable[[IO[bytes], Path, str | None, int], Iterator[Rows]]
     "jsonl": jsonl_stream,
     "csv": csv_stream,
     "npy": npy_stream,
+    "fvecs": vecs_stream(".fvecs"),
+    "bvecs": vecs_stream(".bvecs"),
+    "ivecs": vecs_stream(".ivecs"),
+    "arrow": arrow_stream,
 }
 
 StrPath = str | os.PathLike[str]
@@ -91,8 +99,6 @@ def iter_records(path: StrPath, *, batch: int = 10_000, key: str | None = None) 
     if batch < 1:
         raise ParameterError(f"batch: expected at least 1, got {batch}")
     suffix = path.suffix.lower()
-    if suffix == ".ivecs":
-        raise FormatError(f"{path}: expected a file of vectors, got .ivecs, which holds neighbours: use read_neighbors")
     if suffix not in _READERS:
         raise FormatError(f"{path}: expected a file name that ends in {' '.join(_READERS)}, got {suffix!r}")
     return _checked(path, _READERS[suffix](path, key, batch))
@@ -140,7 +146,7 @@ def read_records(path: StrPath, *, key: str | None = None) -> Records:
     Records(vectors=array([[0.5, 1. ]], dtype=float32), ids=array([7]), subjects=['ada'], payloads=None)
     """
     # Formats whose size is known are read in one piece, without a second copy; the others in pieces that are joined.
-    whole = Path(path).suffix.lower() in (".npy", ".npz", ".fvecs", ".bvecs", ".hdf5", ".h5")
+    whole = Path(path).suffix.lower() in (".npy", ".npz", ".fvecs", ".bvecs", ".ivecs", ".hdf5", ".h5")
     return _joined(list(iter_records(path, batch=sys.maxsize if whole else 65_536, key=key)))
 
 

@@ -6,16 +6,17 @@ the same dimension here, so the first one fixes the size of a record, and the si
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from ._common import Rows
+from ._common import MAX_DIM, Rows
 
+_MAX_PIECE = 1 << 28  # bytes that are asked for at once when the size of the data is not known
 _DTYPES: dict[str, np.dtype[Any]] = {
     ".fvecs": np.dtype("<f4"),
     ".bvecs": np.dtype("u1"),
@@ -30,6 +31,33 @@ def vecs_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
         raise FormatError(f"{path}: expected no key, as a {suffix} file has no names in it, got key={key!r}")
     for values in iter_vecs(path, _DTYPES[suffix], batch):
         yield Rows(values)
+
+
+def vecs_stream(suffix: str) -> Callable[[IO[bytes], Path, str | None, int], Iterator[Rows]]:
+    """A reader of one of the formats from a pipe."""
+    dtype = _DTYPES[suffix]
+
+    def stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
+        if key is not None:
+            raise FormatError(f"{path}: expected no key, as {suffix} has no names in it, got key={key!r}")
+        head = file.read(4)
+        dim = int.from_bytes(head, "little", signed=True)
+        if not head:
+            return
+        # Nothing is known about the size, so the claim is not believed beyond this.
+        if len(head) < 4 or not 1 <= dim <= MAX_DIM:
+            raise FormatError(f"{path}: expected a dimension from 1 to {MAX_DIM}, got {dim}")
+        record = 4 + dim * dtype.itemsize
+        rows = max(1, min(batch, _MAX_PIECE // record))
+        start = 0
+        while raw := head + file.read(rows * record - len(head)):
+            if len(raw) % record:
+                raise FormatError(f"{path}: expected records of {record} bytes, got {len(raw) % record} at the end")
+            yield Rows(_values(path, raw, dim, dtype, start))
+            start += len(raw) // record
+            head = b""
+
+    return stream
 
 
 def iter_vecs(path: Path, dtype: np.dtype[Any], batch: int) -> Iterator[npt.NDArray[Any]]:
@@ -54,14 +82,17 @@ def iter_vecs(path: Path, dtype: np.dtype[Any], batch: int) -> Iterator[npt.NDAr
             raw = file.read(rows * record)
             if len(raw) != rows * record:
                 raise FormatError(f"{path}: expected {rows * record} more bytes, got {len(raw)}")
-            table = np.frombuffer(raw, dtype=np.uint8).reshape(rows, record)
-            dims = table[:, :4].copy().view("<i4")[:, 0]
-            if (dims != dim).any():
-                row = int((dims != dim).argmax())
-                raise FormatError(
-                    f"{path}: expected dimension {dim} in every row, got {dims[row]} in row {start + row}"
-                )
-            yield table[:, 4:].copy().view(dtype)
+            yield _values(path, raw, dim, dtype, start)
+
+
+def _values(path: Path, raw: bytes, dim: int, dtype: np.dtype[Any], start: int) -> npt.NDArray[Any]:
+    """Whole records without their heads, each of which must say the same; `start` is the number of the first."""
+    table = np.frombuffer(raw, dtype=np.uint8).reshape(-1, 4 + dim * dtype.itemsize)
+    dims = table[:, :4].copy().view("<i4")[:, 0]
+    if (dims != dim).any():
+        row = int((dims != dim).argmax())
+        raise FormatError(f"{path}: expected dimension {dim} in every row, got {dims[row]} in row {start + row}")
+    return table[:, 4:].copy().view(dtype)
 
 
 def vecs_count(path: Path, key: str | None) -> int:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..durable import sync_folder
 from ..errors import FormatError, IncompleteWriteError, KeysError, MissingDependencyError
 
 __all__ = ["KeyRing", "key_id", "verify_signature"]
@@ -117,7 +118,7 @@ class KeyRing:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             raise IncompleteWriteError(f"{path}: the key file could not be written: {error}") from error
 
@@ -201,15 +202,6 @@ def _secret(text: Any) -> bytes:
     if len(value) != 32:
         raise FormatError(f"a key of {len(value)} bytes instead of 32")
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _ed25519() -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..progress import Progress
 from .patterns import PatternTable
 
 __all__ = [
@@ -114,6 +115,11 @@ class Source(Protocol):
         """What findings call it."""
         ...
 
+    @property
+    def length(self) -> int:
+        """About how many bytes there are, for a progress line."""
+        ...
+
     def blocks(self, size: int) -> Iterable[tuple[int, bytes]]:
         """The content, in order."""
         ...
@@ -125,6 +131,11 @@ class MemorySource:
 
     name: str
     data: bytes
+
+    @property
+    def length(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
 
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """The content, in order."""
@@ -197,22 +208,31 @@ def search(
 ) -> Report:
     """Look for every needle in every source. `explained` may call a finding innocent (a living record has it too)."""
     inquiry = _Inquiry(needles, explained)
-    table, report = inquiry.table, inquiry.report
-    for source in sources:
-        size = 0
-        tail, tail_at = b"", 0
-        for offset, block in source.blocks(_BLOCK):
-            size += len(block)
-            joined = tail_at + len(tail) == offset
-            data, start = (tail + block, tail_at) if joined else (block, offset)
-            seen = len(tail) if joined else 0
-            for places, numbers in table.matches(data):
-                inquiry.judge(source.name, start, seen, places, numbers)
-            keep = min(len(data), table.longest - 1)
-            tail, tail_at = (data[-keep:], start + len(data) - keep) if keep else (b"", 0)
-        report.searched[source.name] = report.searched.get(source.name, 0) + size
+    searched = inquiry.report.searched
+    given = list(sources)
+    with Progress(sum(source.length for source in given), "searching for what is left", unit="bytes") as progress:
+        for source in given:
+            searched[source.name] = searched.get(source.name, 0) + _search_source(source, inquiry, progress)
     inquiry.count_bytes()
-    return report
+    return inquiry.report
+
+
+def _search_source(source: Source, inquiry: _Inquiry, progress: Progress) -> int:
+    """Search one source block by block; its bytes."""
+    table = inquiry.table
+    size = 0
+    tail, tail_at = b"", 0
+    for offset, block in source.blocks(_BLOCK):
+        joined = tail_at + len(tail) == offset
+        data, start = (tail + block, tail_at) if joined else (block, offset)
+        seen = len(tail) if joined else 0
+        for places, numbers in table.matches(data):
+            inquiry.judge(source.name, start, seen, places, numbers)
+        keep = min(len(data), table.longest - 1)
+        tail, tail_at = (data[-keep:], start + len(data) - keep) if keep else (b"", 0)
+        size += len(block)
+        progress.advance(len(block))
+    return size
 
 
 class _Inquiry:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ..progress import Progress
 from .keys import key_id, verify_signature
 from .receipts import GENESIS_PREVIOUS, Receipt
 
@@ -96,24 +97,26 @@ def _chain_problem(chain: Sequence[Receipt], first_key: bytes | None) -> str | N
     if first_key is not None and first_key != current:
         return f"expected the first key to be {key_id(first_key)}, got {key_id(current)}"
     previous = GENESIS_PREVIOUS
-    for place, receipt in enumerate(chain):
-        where = f"receipt {place}"
-        if receipt.sequence != place:
-            return f"{where}: expected sequence {place}, got {receipt.sequence}"
-        if place and receipt.kind == "genesis":
-            return f"{where}: expected no second genesis"
-        if receipt["store"] != chain[0]["store"]:
-            return f"{where}: expected store {chain[0]['store']}, got {receipt['store']}"
-        if receipt["previous"] != previous:
-            return f"{where}: expected it to follow {previous[:16]}, got {receipt['previous'][:16]}"
-        if receipt["signing_key"] != key_id(current):
-            return f"{where}: expected a signature by {key_id(current)}, got {receipt['signing_key']}"
-        if not verify_signature(current, receipt.signature, receipt.signed_bytes()):
-            return f"{where}: the signature is not that of its content"
-        if receipt.kind == "rotation":
-            current = receipt.public_key
-            assert current is not None
-        previous = receipt.hash()
+    with Progress(len(chain), "checking", unit="receipts") as progress:
+        for place, receipt in enumerate(chain):
+            progress.advance()
+            where = f"receipt {place}"
+            if receipt.sequence != place:
+                return f"{where}: expected sequence {place}, got {receipt.sequence}"
+            if place and receipt.kind == "genesis":
+                return f"{where}: expected no second genesis"
+            if receipt["store"] != chain[0]["store"]:
+                return f"{where}: expected store {chain[0]['store']}, got {receipt['store']}"
+            if receipt["previous"] != previous:
+                return f"{where}: expected it to follow {previous[:16]}, got {receipt['previous'][:16]}"
+            if receipt["signing_key"] != key_id(current):
+                return f"{where}: expected a signature by {key_id(current)}, got {receipt['signing_key']}"
+            if not verify_signature(current, receipt.signature, receipt.signed_bytes()):
+                return f"{where}: the signature is not that of its content"
+            if receipt.kind == "rotation":
+                current = receipt.public_key
+                assert current is not None
+            previous = receipt.hash()
     return None
 
 

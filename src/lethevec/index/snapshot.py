@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import tempfile
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..durable import sync_folder
 from ..errors import FormatError, IncompleteWriteError
 from ..vectors import MAX_NORM
 from .config import Config, parse_config
@@ -41,6 +41,8 @@ _MAX_FACTOR = 1e6  # far beyond any that a code has
 
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole."""
+    import tempfile  # not with the package, whose import it would slow down by a tenth
+
     described = config.canonical()
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
@@ -65,7 +67,7 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         temporary = None
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise IncompleteWriteError(
             f"{path}: the snapshot could not be written, what was there is unharmed: {error}"
@@ -83,14 +85,6 @@ def _forget_input(checksum: hashlib.blake2b) -> None:
 def _write_all(file: FileIO, data: memoryview) -> None:
     while data:
         data = data[file.write(data) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path) -> tuple[Config, list[npt.NDArray[Any]]]:

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ParameterError
-from ..hashing.parameters import integer
+from ..progress import Progress
 from ..vectors import F32
+from .hits import Hits, Work
 
 if TYPE_CHECKING:
-    from .hits import Hits
-    from .index import Index
+    from .searching import SearchingIndex
 
 #: Efforts that are tried: steps of an eighth of a doubling.
 LOWEST, HIGHEST, PER_DOUBLING = -10, 20, 8
 #: With this one, every record is looked at.
 EVERYTHING = 1e18
+#: Queries of one search, so that a progress line moves.
+PART = 128
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,45 @@ class Tuning:
     reranked: float
 
 
-def tune(index: Index, queries: F32, target_recall: object, k: object, threads: int | None) -> Tuning:
+def tune(index: SearchingIndex, queries: F32, target_recall: object, k: object, threads: int | None) -> Tuning:
     """The least effort of the grid with at least the target; recall rises with effort, so bisection finds it."""
     target = _share(target_recall)
-    k = integer("k", k, 1, 1 << 31)
-    best = index.search(queries, k, effort=EVERYTHING, threads=threads)
+    k = index._checked_k(k, len(queries))
     low, high = LOWEST * PER_DOUBLING, HIGHEST * PER_DOUBLING
-    found = _tried(best, best, EVERYTHING, k)
-    while low < high:
-        middle = (low + high) // 2
-        effort = 2.0 ** (middle / PER_DOUBLING)
-        tried = _tried(index.search(queries, k, effort=effort, threads=threads), best, effort, k)
-        if tried.recall >= target:
-            found, high = tried, middle
-        else:
-            low = middle + 1
+    rounds = 1 + (high - low).bit_length()  # with the search that looks at everything
+    with Progress(rounds * len(queries), "tuning", unit="queries") as progress:
+
+        def search(effort: float) -> Hits:
+            return _search(index, queries, k, effort, threads, progress)
+
+        best = search(EVERYTHING)
+        found = _tried(best, best, EVERYTHING, k)
+        while low < high:
+            middle = (low + high) // 2
+            effort = 2.0 ** (middle / PER_DOUBLING)
+            tried = _tried(search(effort), best, effort, k)
+            if tried.recall >= target:
+                found, high = tried, middle
+            else:
+                low = middle + 1
     return found
+
+
+def _search(
+    index: SearchingIndex, queries: F32, k: int, effort: float, threads: int | None, progress: Progress
+) -> Hits:
+    """The same as one search of all queries."""
+    parts = []
+    for start in range(0, len(queries), PART):
+        part = queries[start : start + PART]
+        parts.append(index.search(part, k, effort=effort, threads=threads))
+        progress.advance(len(part))
+    works = [(w.scanned, w.refined, w.reranked, w.bytes_read) for w in (hits.work for hits in parts)]
+    return Hits(
+        np.concatenate([hits.ids for hits in parts]),
+        np.concatenate([hits.distances for hits in parts]),
+        Work(*(sum(column) for column in zip(*works, strict=True))),
+    )
 
 
 def _share(value: object) -> float:

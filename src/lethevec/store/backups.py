@@ -18,11 +18,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..durable import sync_folder
 from ..errors import FileError, FormatError, IncompleteWriteError, KeysError, ReceiptError
 from ..forgetting.keys import KeyRing
 from ..forgetting.receipts import Receipt
+from ..progress import Progress
 from .connection import connect, pragma, translated
-from .files import RawFile, sync_folder
+from .files import RawFile
 from .ids import Id
 from .rows import Record
 from .schema import PLAIN, SEALED, create_tables, prepare_file, read_store_row
@@ -78,12 +80,14 @@ def _copy(session: Session, target: sqlite3.Connection) -> None:
         digest = row.digest.to_bytes() if vault is None else b""
         (count,) = session.connection.execute("SELECT count(*) FROM vectors").fetchone()
         create_tables(target, row.configuration, digest, next_slot=count + 1, vault=vault)
-        copied = session.tables.copy_to(PlainTables(target, session.path), _PART)
+        with Progress(count, "copying", unit="records") as progress:
+            for written in session.tables.copy_to(PlainTables(target, session.path), _PART):
+                progress.advance(written)
     finally:
         session.connection.execute("ROLLBACK")
     expected = row.digest.count if row.digest_known else count
-    if copied != expected:
-        raise FormatError(f"{session.path}: expected {expected} records, got {copied}: the file is damaged")
+    if progress.done != expected:
+        raise FormatError(f"{session.path}: expected {expected} records, got {progress.done}: the file is damaged")
 
 
 def matching_ids(records: Iterable[Record], keys: KeyRing, receipts: Sequence[Receipt]) -> list[Id]:

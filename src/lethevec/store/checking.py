@@ -10,6 +10,7 @@ from ..forgetting.multiset import MultisetHash
 from ..forgetting.receipts import Receipt
 from ..forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
 from ..forgetting.verify import Verification, chain_keys, verify_chain, verify_receipt
+from ..progress import Progress
 from ..vectors import as_vectors
 from .checkpoint import BusyError
 from .erasing import living
@@ -82,13 +83,15 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
     fresh = MultisetHash(session.row.digest.configuration)
     back = 0
     row = 0
-    while part := session.tables.read_from_row(row, _PART):
-        fresh.add(record.encoding() for record in part)
-        if audit is not None:
-            for record in part:
-                same_subject = record.subject is not None and audit.tag_subject(record.subject) == erased_subject
-                back += same_subject or audit.tag_id(record.id) in erased
-        row = part[-1].row + 1
+    with Progress(session.row.digest.count, "checking", unit="records") as progress:
+        while part := session.tables.read_from_row(row, _PART):
+            fresh.add(record.encoding() for record in part)
+            if audit is not None:
+                for record in part:
+                    same_subject = record.subject is not None and audit.tag_subject(record.subject) == erased_subject
+                    back += same_subject or audit.tag_id(record.id) in erased
+            row = part[-1].row + 1
+            progress.advance(len(part))
     kept, made = session.row.digest.digest(), fresh.digest()
     if session.data_version() != seen:
         report.add("digest", None, "another process wrote while the rows were read; ask again")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from ..waiting import waiting
 from .connection import pragma
 from .files import RawFile, StoreFiles
 from .pages import WalState, scrub, wal_state
@@ -85,6 +86,7 @@ class Checkpointer:
         return Scrubbed(pages, len(cleaned))
 
     def _truncate(self) -> None:
-        busy, in_log, moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        with waiting("emptying the log, or waiting for those who read it"):
+            busy, in_log, moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy or in_log != 0 or moved != 0 or self.wal_size():
             raise BusyError("a reader holds a snapshot" if busy else "the log was not emptied")

@@ -21,6 +21,7 @@ from ..errors import ErasureIncompleteError, IncompleteWriteError, InputError, P
 from ..forgetting.keys import AuditKey
 from ..forgetting.receipts import Receipt, now
 from ..forgetting.verify import Verification
+from ..progress import Progress
 from . import backups, checking, rows
 from .connection import translated
 from .engine import Factory, IndexFactory
@@ -152,15 +153,17 @@ class Store(WritingStore):
         step = sample_step(len(slots))
         tags: list[str] = []
         numbers: list[int] = []
-        for start in range(0, len(slots), _PART):
-            part = slots[start : start + _PART]
-            stored = list(tables.read_slots(part))
-            row.digest.remove(record.encoding() for record in stored)
-            traces.take(stored, step, tables)
-            tags += [audit.tag_id(record.id) for record in stored]
-            numbers += [record.row for record in stored]
-            tables.shred(stored)
-            tables.delete(part, row.version)
+        with Progress(len(slots), "forgetting", unit="records") as progress:
+            for start in range(0, len(slots), _PART):
+                part = slots[start : start + _PART]
+                stored = list(tables.read_slots(part))
+                row.digest.remove(record.encoding() for record in stored)
+                traces.take(stored, step, tables)
+                tags += [audit.tag_id(record.id) for record in stored]
+                numbers += [record.row for record in stored]
+                tables.shred(stored)
+                tables.delete(part, row.version)
+                progress.advance(len(part))
         return tags, np.array(numbers, dtype=np.int64)
 
     def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:

@@ -84,6 +84,11 @@ class _Pages:
         self._page_size = page_size
         self._numbers = sorted(numbers)
 
+    @property
+    def length(self) -> int:
+        """How many bytes there are, the zeros between the pages included."""
+        return len(self._numbers) * (self._page_size + self._SPACE)
+
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """The pages, in order; `at` says where an offset among them is in the file."""
         together = max(1, size // self._page_size)

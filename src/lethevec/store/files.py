@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ..errors import FileError
 
-__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file", "sync_folder"]
+__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file"]
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,14 @@ class FileSource:
         """What findings call it."""
         return self.path.name
 
+    @property
+    def length(self) -> int:
+        """How many bytes there are; none of a file that has just gone, which `blocks` will tell."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """The content, in order."""
         raw = RawFile(self.path)
@@ -163,12 +171,3 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, full)
     else:
         os.fsync(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a created, renamed or removed name durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import FormatError, UnsupportedError
+from ..progress import Progress
 from .files import RawFile
 
 __all__ = ["Header", "WalState", "owner", "read_header", "scrub", "unused_ranges", "wal_state"]
@@ -175,21 +176,29 @@ def scrub(raw: RawFile, page_size: int, pages: Iterable[int] | None = None, *, d
     count = raw.size // page_size
     if count >= _MAX_PAGES:
         raise UnsupportedError(f"{raw.path}: expected fewer than {_MAX_PAGES:,} pages, got {count:,}")
-    zeros = bytes(page_size)
+    # A page may have been freed and cut off the file since it was named.
+    wanted = range(1, count + 1) if pages is None else sorted(number for number in pages if number <= count)
+    label = "checking unused bytes" if dry else "clearing unused bytes"
     cleaned = []
-    for number in sorted(pages) if pages is not None else range(1, count + 1):
-        if number > count:
-            continue  # freed and cut off the file since
-        offset = (number - 1) * page_size
-        page = raw.read(offset, page_size)
-        dirty = False
-        for start, end in unused_ranges(page, number):
-            if page[start:end] != zeros[: end - start]:
-                dirty = True
-                if not dry:
-                    raw.write(offset + start, zeros[: end - start])
-        if dirty:
-            cleaned.append(number)
+    with Progress(len(wanted) * page_size, label, unit="bytes") as progress:
+        for number in wanted:
+            if _scrub_page(raw, page_size, number, dry=dry):
+                cleaned.append(number)
+            progress.advance(page_size)
     if cleaned and not dry:
         raw.sync()
     return cleaned
+
+
+def _scrub_page(raw: RawFile, page_size: int, number: int, *, dry: bool) -> bool:
+    """Whether there was something in the unused parts of one page."""
+    offset = (number - 1) * page_size
+    page = raw.read(offset, page_size)
+    dirty = False
+    for start, end in unused_ranges(page, number):
+        zeros = bytes(end - start)
+        if page[start:end] != zeros:
+            dirty = True
+            if not dry:
+                raw.write(offset + start, zeros)
+    return dirty

@@ -32,10 +32,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ..durable import sync_folder
 from ..errors import FileError, FormatError, IncompleteWriteError
 from ..forgetting.multiset import MultisetHash
 from .connection import PAGE_SIZE, connect, pragma, translated
-from .files import RawFile, StoreFiles, sync_folder
+from .files import RawFile, StoreFiles
 from .pages import Header, read_header
 from .source_key import put_key
 

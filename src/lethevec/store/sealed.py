@@ -17,7 +17,7 @@ records.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +193,8 @@ class SealedTables(PlainTables):
         """The blocks of the vault in which keys were destroyed: the file is too long to be read at every forget."""
         return [VaultBlocks(self.vault, self._noted())]
 
-    def copy_to(self, target: PlainTables, part: int) -> int:
-        """Copy the sealed records as they are, by ascending number of their keys."""
+    def copy_to(self, target: PlainTables, part: int) -> Iterator[int]:
+        """Copy the sealed records as they are, by ascending number of their keys, part by part; how many each time."""
         # A sealed record begins with the number, big-endian.
         sql = "SELECT slot FROM main.vectors ORDER BY substr(vector, 1, 8)"
         slots = [slot for (slot,) in self.connection.execute(sql)]
@@ -211,7 +211,7 @@ class SealedTables(PlainTables):
                 "INSERT INTO main.vectors (slot, vector) VALUES (?, ?)",
                 ((start + place + 1, found[slot]) for place, slot in enumerate(wanted)),
             )
-        return len(slots)
+            yield len(wanted)
 
     def close(self) -> None:
         """Close the vault."""

@@ -153,14 +153,14 @@ class PlainTables:
         """The parts of those files that an erasure rewrote."""
         return []
 
-    def copy_to(self, target: PlainTables, part: int) -> int:
-        """Write all records to a backup in its canonical order; how many."""
+    def copy_to(self, target: PlainTables, part: int) -> Iterator[int]:
+        """Write all records to a backup in its canonical order, part by part; how many each time."""
         row, slot = 0, 1
         while found := self.read_from_row(row, part):
             target.insert([record._replace(slot=slot + place) for place, record in enumerate(found)])
             slot += len(found)
             row = found[-1].row + 1
-        return slot - 1
+            yield len(found)
 
     def close(self) -> None:
         """Give up what else is open."""

@@ -19,8 +19,9 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ..durable import sync_folder
 from ..errors import FileError, IncompleteWriteError, KeysError, StoreLockedError
-from .files import sync_file, sync_folder
+from .files import sync_file
 
 __all__ = ["STATES", "Vault", "VaultBlocks", "vault_path"]
 
@@ -201,6 +202,11 @@ class VaultBlocks:
         self.name = vault.path.name
         self._vault = vault
         self._blocks = sorted({number // self._KEYS for number in numbers if 0 <= number < vault.next})
+
+    @property
+    def length(self) -> int:
+        """About how many bytes there are: the last block of the file may be shorter."""
+        return KEY * self._KEYS * len(self._blocks)
 
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """Each block with its offset in the file."""

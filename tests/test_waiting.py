@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lethevec.cli.busy import busy
+from lethevec.waiting import waiting
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_sees_it_and_it_is_wiped():
     stream = Terminal()
-    with busy("working", stream=stream, delay=0.0):
+    with waiting("working", stream=stream, delay=0.0):
         assert stream.drawn.wait(60)
     first, *_, last, end = stream.getvalue().split("\r")[1:]
     assert first.startswith("working  ")
@@ -39,9 +39,9 @@ def test_a_terminal_sees_it_and_it_is_wiped():
 
 def test_quick_work_and_other_streams_stay_silent():
     stream, elsewhere = Terminal(), io.StringIO()
-    with busy("working", stream=stream, delay=3600.0):
+    with waiting("working", stream=stream, delay=3600.0):
         pass
-    with busy("working", stream=elsewhere, delay=0.0):
+    with waiting("working", stream=elsewhere, delay=0.0):
         pass
     assert stream.getvalue() == elsewhere.getvalue() == ""
 
@@ -53,5 +53,5 @@ def test_errors_pass_and_a_terminal_that_is_gone_is_nobodys_problem():
         assert stream.drawn.wait(60)
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), busy("working", stream=stream, delay=0.0):
+    with pytest.raises(ZeroDivisionError), waiting("working", stream=stream, delay=0.0):
         fail()

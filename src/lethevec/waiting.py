@@ -1,4 +1,4 @@
-"""A line that says that work goes on, for work that cannot say how far it is: a label and the seconds so far.
+"""A line for what has to be waited for and has no rate, such as a reader that is in the way: the seconds so far.
 
 Like the progress lines: on a terminal only, after a second, on stderr, and wiped at the end.
 """
@@ -12,22 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from lethevec.progress import DELAY
+from .progress import DELAY, is_terminal
 
-__all__ = ["busy"]
+__all__ = ["waiting"]
 
 _INTERVAL = 0.5
 
 
 @contextmanager
-def busy(label: str, *, stream: TextIO | None = None, delay: float = DELAY) -> Iterator[None]:
-    """Show the line while the block runs; `stream` is stderr unless given."""
+def waiting(label: str, *, stream: TextIO | None = None, delay: float | None = None) -> Iterator[None]:
+    """Show the line while the block runs; `stream` is stderr unless given, `delay` a second."""
     stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
+    if not is_terminal(stream):
         yield
         return
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(label, stream, delay, done), daemon=True)
+    watcher = threading.Thread(
+        target=_watch, args=(label, stream, DELAY if delay is None else delay, done), daemon=True
+    )
     watcher.start()
     try:
         yield
