@@ -278,16 +278,25 @@ class Index:
             return
         for x, sign in ((entering, 1), (leaving, -1)):
             if x is not None:
-                norms = np.empty(len(x))
-                core.norms(x, norms)
-                self._norms.add(norms.astype(np.float32), sign)
-        mean_norm = self._norms.mean_norm()
+                self._count(x, sign)
+        self._follow_gain(threads)
+
+    def _count(self, x: F32, sign: int) -> None:
+        if self._norms is not None:
+            norms = np.empty(len(x))
+            core.norms(x, norms)
+            self._norms.add(norms.astype(np.float32), sign)
+
+    def _follow_gain(self, threads: int | None) -> bool:
+        """Make all codes anew if the mean norm has moved on its grid; whether it has."""
+        mean_norm = self._mean_norm if self._norms is None else self._norms.mean_norm()
         if mean_norm == self._mean_norm:
-            return
+            return False
         self._mean_norm = mean_norm
         encoder = native_encoder(self._config.hasher(mean_norm), self.metric)
         with Progress(len(self), "re-encoding for a new mean norm", unit="vectors") as progress:
             self._native.reencode(encoder, resolve_threads(threads), progress.advance)
+        return True
 
     @staticmethod
     def _refuse(refusal: tuple[str, int] | None) -> None:
