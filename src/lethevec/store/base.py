@@ -96,7 +96,8 @@ class StoreBase:
         session = self._session
         codes = session.tables.codes
         if self._keeper is not None and not codes.names and not session.read_only:
-            with suppress(IncompleteWriteError):  # a full disk must not stand in the way of a forget
+            # Neither a full disk nor another program must stand in the way of opening.
+            with suppress(IncompleteWriteError, StoreLockedError):
                 with session.transaction() as connection:
                     add_codes(connection)
                     connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
@@ -113,7 +114,7 @@ class StoreBase:
         if not mirror.moved:
             codes.gain, codes.complete = self._keeper.gain, True
             if mirror.encoded:
-                with suppress(IncompleteWriteError), session.transaction() as connection:
+                with suppress(IncompleteWriteError, StoreLockedError), session.transaction() as connection:
                     if len(mirror.encoded) < len(mirror.engine):
                         codes.remove(mirror.encoded)
                     else:
