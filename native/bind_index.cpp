@@ -6,13 +6,16 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <functional>
 #include <optional>
 
 #include "bind.h"
 #include "digest.h"
 #include "index.h"
+#include "parallel.h"
 #include "wipe.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -137,12 +140,16 @@ void bind_index(nb::module_& module) {
         .def(
             "add_codes",
             [](Index& self, Array<const uint8_t, 2> codes, Array<const float, 1> norms, Array<const float, 1> factors,
-               Ids ids, int64_t threads) {
+               Ids ids, int64_t threads, std::optional<Vectors> x) {
                 expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids), "wrong shape");
-                return refusing(
-                    [&] { self.add_codes(codes.data(), norms.data(), factors.data(), ids.data(), rows(ids), threads); });
+                expect(!x || rows(*x) == rows(ids), "x: wrong shape");
+                return refusing([&] {
+                    self.add_codes(x ? x->data() : nullptr, codes.data(), norms.data(), factors.data(), ids.data(),
+                                   rows(ids), threads);
+                });
             },
-            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert(), "threads"_a = 1)
+            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert(), "threads"_a = 1,
+            "x"_a.none() = nb::none())
         .def(
             "reencode",
             [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {
@@ -255,6 +262,26 @@ void bind_index(nb::module_& module) {
             sums.add_to(lanes.data());
         },
         "record"_a, "lanes"_a.noconvert(), "Adds the expansion of one record to the lanes.");
+    module.def(
+        "kept_checks",
+        [](nb::bytes context, Vectors x, Array<const uint8_t, 2> kept, Array<uint8_t, 2> checks, int64_t threads) {
+            expect(rows(kept) == rows(x) && rows(checks) == rows(x) && columns(checks) == 8, "wrong shape");
+            const auto head = static_cast<int64_t>(context.size());
+            const int64_t vector = 4 * columns(x), code = columns(kept);
+            const char* begin = context.c_str();
+            nb::gil_scoped_release released;
+            parallel_for(rows(x), threads, 256, [&](int64_t from, int64_t to) {
+                Wiped<uint8_t> record(head + vector + code);
+                std::memcpy(record.at(0), begin, static_cast<size_t>(head));
+                for (int64_t i = from; i < to; ++i) {
+                    std::memcpy(record.at(head), x.data() + i * columns(x), static_cast<size_t>(vector));
+                    std::memcpy(record.at(head + vector), kept.data() + i * code, static_cast<size_t>(code));
+                    digest::kept_check(record.at(0), head + vector + code, checks.data() + i * 8);
+                }
+            });
+        },
+        "context"_a, "x"_a.noconvert(), "kept"_a.noconvert(), "checks"_a.noconvert(), "threads"_a,
+        "Eight bytes for each row: a hash of context, vector and what is kept of its code.");
 }
 
 }  // namespace lethevec

@@ -58,12 +58,10 @@ void compress(uint64_t h[8], const uint8_t block[128], uint64_t so_far, bool las
     wipe(m, sizeof m);
 }
 
-}  // namespace
-
-void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]) {
+void blake2b(const char* personalisation, const uint8_t* record, int64_t bytes, uint8_t* out, size_t wanted) {
     uint64_t h[8], person[2];
     std::memcpy(h, IV, sizeof h);
-    std::memcpy(person, "lethevec-record1", 16);
+    std::memcpy(person, personalisation, 16);
     h[0] ^= 0x01010000ull ^ 32ull;  // 32 bytes out, no key, one node
     h[6] ^= person[0];
     h[7] ^= person[1];
@@ -73,7 +71,17 @@ void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]) {
     if (bytes > at) std::memcpy(last, record + at, static_cast<size_t>(bytes - at));
     compress(h, last, static_cast<uint64_t>(bytes), true);
     wipe(last, sizeof last);
-    std::memcpy(key, h, 32);
+    std::memcpy(out, h, wanted);
+}
+
+}  // namespace
+
+void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]) {
+    blake2b("lethevec-record1", record, bytes, key, 32);
+}
+
+void kept_check(const uint8_t* kept, int64_t bytes, uint8_t check[8]) {
+    blake2b("lethevec-kept--1", kept, bytes, check, 8);
 }
 
 void Sums::add(const uint8_t* record, int64_t bytes) {

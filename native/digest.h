@@ -11,6 +11,9 @@ constexpr int64_t LANES = 1024;
 // BLAKE2b with 32 bytes of output and the personalisation "lethevec-record1".
 void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]);
 
+// The same with the personalisation "lethevec-kept--1", and eight bytes of it: whether a kept code is the one that was written.
+void kept_check(const uint8_t* kept, int64_t bytes, uint8_t check[8]);
+
 // The sum of the expansions of some records, in the order in which the kernel makes the words.
 class Sums {
 public:

@@ -120,20 +120,22 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     return static_cast<int64_t>(rows.size());
 }
 
-void Index::add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n,
-                      int64_t threads) {
+void Index::add_codes(const float* x, const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids,
+                      int64_t n, int64_t threads) {
     std::unique_lock<FairLock> writing(lock_);
-    const int64_t before = rows_.size(), bytes = encoder_->code_bytes();
+    const int64_t before = rows_.size(), bytes = encoder_->code_bytes(), d = encoder_->dim;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     try {
         for (int64_t i = 0; i < n; ++i) {
+            rows_.ask_for(ids, i, n);
             const uint32_t found = rows_.find(ids[i]);
             if (found != Rows::NONE)
                 throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
             rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
-            write_row(rows[static_cast<size_t>(i)], nullptr, codes + i * bytes, static_cast<double>(norms[i]), factors[i]);
+            write_row(rows[static_cast<size_t>(i)], x ? x + i * d : nullptr, codes + i * bytes,
+                      static_cast<double>(norms[i]), factors[i]);
         }
-        file_rows(nullptr, rows.data(), n, threads);
+        file_rows(x, rows.data(), n, threads);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
         throw;

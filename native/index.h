@@ -55,9 +55,10 @@ public:
              const std::function<void(int64_t)>& progress = nullptr);
     void update(const float* x, const int64_t* ids, int64_t n, int64_t threads);
     int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown);
-    // Records whose vectors are not kept, as `export_codes` gave them.
-    void add_codes(const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids, int64_t n,
-                   int64_t threads);
+    // Records with codes that this index's encoder made before, as `export_codes` gave them. `x` has their vectors; null where
+    // vectors are not kept.
+    void add_codes(const float* x, const uint8_t* codes, const float* norms, const float* factors, const int64_t* ids,
+                   int64_t n, int64_t threads);
     // All codes anew, for another gain. Calls progress(rows done) now and then; nobody else can look meanwhile.
     void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const std::function<void(int64_t)>& progress);
 

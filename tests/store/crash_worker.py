@@ -13,8 +13,9 @@ DIM = 12
 
 
 def vector(number: int) -> np.ndarray:
-    """The vector with this number: nobody else's."""
-    return np.random.default_rng(number).normal(size=DIM).astype(np.float32)
+    """The vector with this number: nobody else's. The mean norm is about where the gain of codes moves."""
+    scale = 0.58 + 0.25 * (number % 5)
+    return (scale * np.random.default_rng(number).normal(size=DIM)).astype(np.float32)
 
 
 def say(kind: str, operation: dict) -> None:

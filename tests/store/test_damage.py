@@ -57,9 +57,9 @@ class TestForeign:
         assert path.read_bytes() == before
 
     def test_a_newer_version(self, make, closed):
-        change(closed, "PRAGMA user_version = 3")
+        change(closed, "PRAGMA user_version = 5")
         before = closed.read_bytes()
-        with pytest.raises(FormatError, match=r"version 2 or older, got version 3; a newer lethevec can open it"):
+        with pytest.raises(FormatError, match=r"version 4 or older, got version 5; a newer lethevec can open it"):
             make()
         assert closed.read_bytes() == before
         change(closed, "PRAGMA user_version = 0")

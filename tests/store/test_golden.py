@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lethevec.store import open as open_store
@@ -29,6 +30,18 @@ def test_a_new_store_is_of_that_version(tmp_path: Path, golden: Path):
         pass
     for path in (tmp_path / "new", golden / "golden.lethe"):
         assert int.from_bytes(path.read_bytes()[60:64], "big") == version
+
+
+@pytest.mark.parametrize("golden", FOLDERS[2:], ids=lambda path: path.name)
+def test_kept_codes_are_those_that_this_version_makes(tmp_path: Path, golden: Path):
+    folder = tmp_path / "copy"
+    shutil.copytree(golden, folder)
+    with open_store(folder / "golden.lethe", read_only=True) as db:
+        found = list(db._session.tables.read_from_row(0, 100))
+        codes = db._session.tables.codes.of([record.slot for record in found])
+        assert None not in codes
+        made = np.array([np.frombuffer(record.vector, dtype="<f4") for record in found])
+        assert db._keeper.differing(made, np.array([record.row for record in found]), codes) == 0
 
 
 @pytest.mark.parametrize("golden", FOLDERS, ids=lambda path: path.name)

@@ -26,6 +26,7 @@ NAMES = [f"name-of-a-person-{i:02d}" for i in range(12)]
 NUMBERS = [10**15 + 7**i for i in range(12)]
 POOL = [*NAMES, *NUMBERS]
 SUBJECTS = ["alice@example.org", "bob@example.org", "carol@example.org"]
+CODES = {"family": "usr", "bits": 24 * DIM}
 METRICS = ("l2", "cosine", "ip")
 
 some_ids = st.lists(st.sampled_from(POOL), min_size=1, max_size=8, unique=True)
@@ -36,6 +37,7 @@ class Histories(RuleBasedStateMachine):
     """A store under random operations beside a dict that says what it should hold."""
 
     encrypt = False
+    index: dict | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +52,7 @@ class Histories(RuleBasedStateMachine):
     @initialize(metric=st.sampled_from(METRICS))
     def begin(self, metric):
         self.metric = metric
-        self.db = open_store(self.folder / "s.lethe", DIM, metric, encrypt=self.encrypt)
+        self.db = open_store(self.folder / "s.lethe", DIM, metric, encrypt=self.encrypt, index=self.index)
 
     def teardown(self):
         if hasattr(self, "db"):
@@ -62,7 +64,9 @@ class Histories(RuleBasedStateMachine):
     def new_record(self, subject, size):
         """Every vector and note is used once, so that what is found can only be residue."""
         self.counter += 1
-        vector = np.random.default_rng(self.counter).normal(size=DIM).astype(np.float32)
+        rng = np.random.default_rng(self.counter)
+        # Norms that differ, so that the gain of codes that follow them moves often.
+        vector = (rng.normal(size=DIM) * 2.0 ** rng.integers(-2, 3)).astype(np.float32)
         note = f"{self.counter:06d} confidential note" + " and more of it" * size
         return vector, subject, {"note": note} if size else None
 
@@ -143,7 +147,7 @@ class Histories(RuleBasedStateMachine):
         assert len(self.db) == len(self.live)
         path = self.folder / "fresh"
         path.mkdir()
-        with open_store(path / "f.lethe", DIM, self.metric) as fresh:
+        with open_store(path / "f.lethe", DIM, self.metric, index=self.index) as fresh:
             if self.live:
                 ids = sorted(self.live, key=lambda id: hash(str(id)))
                 records = [self.live[id] for id in ids]
@@ -151,6 +155,8 @@ class Histories(RuleBasedStateMachine):
                     [r[0] for r in records], ids=ids, subjects=[r[1] for r in records], payloads=[r[2] for r in records]
                 )
             assert self.db.digest() == fresh.digest()
+            if self.index is not None:
+                assert kept_codes(self.db) == kept_codes(fresh)
             self.db.backup(path / "one")
             (self.db if self.encrypt else fresh).backup(path / "two")
             assert (path / "one").read_bytes() == (path / "two").read_bytes()
@@ -200,9 +206,32 @@ class SealedHistories(Histories):
                 assert len(old) == len(readable)
 
 
+class CodeHistories(Histories):
+    """The same with codes that are kept, and with a gain that moves: the codes in the file must be those of a fresh
+    store, row by row."""
+
+    index = CODES
+
+
+class SealedCodeHistories(SealedHistories):
+    """And sealed."""
+
+    index = CODES
+
+
+def kept_codes(db):
+    """What is kept of every record, by row."""
+    slots = dict(db._session.connection.execute("SELECT slot, row FROM records"))
+    return dict(zip(slots.values(), db._session.tables.codes.of(list(slots)), strict=True))
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestSealedHistories = SealedHistories.TestCase
 TestSealedHistories.settings = settings(TestHistories.settings, max_examples=10)
+TestCodeHistories = CodeHistories.TestCase
+TestCodeHistories.settings = settings(TestHistories.settings, max_examples=10)
+TestSealedCodeHistories = SealedCodeHistories.TestCase
+TestSealedCodeHistories.settings = settings(TestHistories.settings, max_examples=5)

@@ -228,8 +228,9 @@ def main(arguments: list[str] | None = None) -> None:
                 report.add(
                     peer=name, version=version, step=step, bytes=amount, of=total, whole=whole, some=some, control=seen
                 )
-        except (ImportError, importlib.metadata.PackageNotFoundError):
-            report.note(f"{name}: not installed, skipped (pip install {package})")
+        except (ImportError, importlib.metadata.PackageNotFoundError) as error:
+            missing = {"pysqlite3": "pysqlite3-binary"}.get(error.name or "", package)
+            report.note(f"{name}: {missing} is not installed, skipped (pip install {missing})")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     head = (

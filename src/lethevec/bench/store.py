@@ -1,11 +1,13 @@
 """The durable store: how long adding, opening and forgetting take, and how often the disk is waited for.
 
     python -m lethevec.bench.store [--sizes 10000 1000000] [--dim 100] [--folder .] [--encrypt]
+                                   [--family usr] [--source pivots]
 
 A forget waits for the disk several times (fsync), so its time is mostly that of the disk; the number of waits is
 counted with strace where that is installed. `--folder` says where the stores are made: on the disk that you care
-about. `--encrypt` makes sealed stores. "CPU" is the time of all threads of this process: what a busy machine says of
-the rest is mostly about the others on it.
+about. `--encrypt` makes sealed stores, `--family` and `--source` say what index they have. Where codes are kept
+(`usr`, `simhash`), a copy without them, a backup, is opened as well. "CPU" is the time of all threads of this process:
+what a busy machine says of the rest is mostly about the others on it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from typing import Any
 import numpy as np
 
 from lethevec import Index
+from lethevec.hashing import FAMILIES
+from lethevec.index.sources import SOURCES
 from lethevec.store import Store
 from lethevec.store import open as open_store
 
@@ -104,16 +108,29 @@ def encoding(dim: int, family: str = "progressive") -> float:
     return min(times) / len(vectors)
 
 
-def measure(report: Report, folder: Path, records: int, dim: int, rounds: int, encrypt: bool) -> list[list[str]]:
+def without_codes(db: Store, path: Path) -> float:
+    """Seconds of CPU time to open a copy that has no codes."""
+    keys = db.path.with_name(db.path.name + "-keys")
+    db.backup(path)
+    begin = time.process_time()
+    open_store(path, read_only=True, keys=keys).close()
+    path.unlink()
+    return time.process_time() - begin
+
+
+def measure(
+    report: Report, folder: Path, records: int, dim: int, rounds: int, encrypt: bool, index: dict[str, Any]
+) -> list[list[str]]:
     rng = np.random.default_rng(1)
     path = folder / f"{records}.lethe"
-    db: Store = open_store(path, dim, "cosine", encrypt=encrypt)
+    db: Store = open_store(path, dim, "cosine", encrypt=encrypt, index=index)
     made = list(batches(rng, records, dim)) if records <= 20 * BATCH else batches(rng, records, dim)
     load, _ = seconds(db.load, made, total=records)
     closing, _ = seconds(db.close)
     busy = time.process_time()
     opening, db = seconds(open_store, path)
     busy = time.process_time() - busy
+    copy = without_codes(db, folder / "copy") if db._session.tables.codes.names else None
     reading, reader = seconds(open_store, path, read_only=True)
     extra = rng.normal(size=(100 * rounds + rounds, dim)).astype(np.float32)
     first = records + 1
@@ -149,7 +166,8 @@ def measure(report: Report, folder: Path, records: int, dim: int, rounds: int, e
         "a reader's next search after a forget, ms": 1e3 * middle(follow),
         "open, s": opening,
         "open, CPU s": busy,
-        "of which encoding, CPU s": encoding(dim) * records,
+        **({} if copy is None else {"open a copy without codes, CPU s": copy}),
+        "encoding all, CPU s": encoding(dim, index.get("family", "progressive")) * records,
         "open read-only, s": reading,
         "close, s": closing,
         "bytes per record": size / records,
@@ -164,14 +182,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--encrypt", action="store_true")
+    parser.add_argument("--family", choices=[name for name in FAMILIES if name != "faiss-lsh"])
+    parser.add_argument("--source", choices=SOURCES)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
     report = Report("store", {**vars(options), "folder": str(options.folder)}, options.out)
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     try:
+        index = {name: value for name in ("family", "source") if (value := getattr(options, name))}
         columns = {
-            size: measure(report, folder, size, options.dim, options.rounds, options.encrypt) for size in options.sizes
+            size: measure(report, folder, size, options.dim, options.rounds, options.encrypt, index)
+            for size in options.sizes
         }
         rows = [[line[0][0], *(column[1] for column in line)] for line in zip(*columns.values(), strict=True)]
         head = ["", *(f"{size:,} records" for size in columns)]

@@ -28,9 +28,8 @@ __all__ = ["canonical_json", "configuration_bytes", "decode_record", "encode_rec
 
 _FIELD = struct.Struct("<cQ")
 _INT = struct.Struct("<q")
-_ORDERS = frozenset(
-    id + b"v" + subject + payload for id in (b"i", b"s") for subject in (b"", b"u") for payload in (b"", b"p")
-)
+_HEAD = _FIELD.size
+_SUBJECT, _PAYLOAD = b"up"
 
 
 def encode_record(id: int | str, vector: bytes, subject: str | None = None, payload: str | None = None) -> bytes:
@@ -63,26 +62,31 @@ def decode_record(encoding: bytes) -> tuple[int | str, bytes, str | None, str | 
     >>> decode_record(encode_record(7, b"1234", "alice"))
     (7, b'1234', 'alice', None)
     """
-    tags, contents = b"", []
-    at, end = 0, len(encoding)
-    while at < end:
-        if at + _FIELD.size > end:
-            raise FormatError(f"record: expected a field of {_FIELD.size} bytes or more, got {end - at}")
-        tag, size = _FIELD.unpack_from(encoding, at)
-        at += _FIELD.size + size
-        if at > end:
-            raise FormatError(f"record: expected {size} bytes in field {tag!r}, got {end - at + size}")
-        tags += tag
-        contents.append(encoding[at - size : at])
-    if tags not in _ORDERS:
-        raise FormatError(f"record: expected the fields of a record, got {tags!r}")
+    # Straight on, field by field: a sealed store does this for every record when it is opened.
     try:
-        id = contents[0].decode() if tags.startswith(b"s") else _INT.unpack(contents[0])[0]
-        subject = contents[2].decode() if b"u" in tags else None
-        payload = contents[-1].decode() if b"p" in tags else None
-    except (UnicodeDecodeError, struct.error) as error:
-        raise FormatError(f"record: expected 8 bytes of an id and texts in UTF-8, got others ({error})") from None
-    return id, contents[1], subject, payload
+        tag, size = _FIELD.unpack_from(encoding, 0)
+        after = _HEAD + size
+        vector_tag, size = _FIELD.unpack_from(encoding, after)
+        at = after + _HEAD + size
+        vector = encoding[after + _HEAD : at]
+        subject = payload = None
+        end = len(encoding)
+        if at < end and encoding[at] == _SUBJECT:
+            begin = at + _HEAD
+            at = begin + _FIELD.unpack_from(encoding, at)[1]
+            subject = encoding[begin:at].decode()
+        if at < end and encoding[at] == _PAYLOAD:
+            begin = at + _HEAD
+            at = begin + _FIELD.unpack_from(encoding, at)[1]
+            payload = encoding[begin:at].decode()
+        if at != end or vector_tag != b"v" or (tag != b"s" and (tag != b"i" or after != _HEAD + _INT.size)):
+            raise FormatError(
+                f"record: expected id, vector, perhaps subject and payload in {end} bytes, got other fields: damaged"
+            )
+        id = _INT.unpack_from(encoding, _HEAD)[0] if tag == b"i" else encoding[_HEAD:after].decode()
+    except (UnicodeDecodeError, OverflowError, struct.error) as error:
+        raise FormatError(f"record: expected whole fields and texts in UTF-8, got others ({error}): damaged") from None
+    return id, vector, subject, payload
 
 
 def canonical_json(value: Any) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..errors import IncompleteWriteError, KeysError, UnknownIdError
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import IncompleteWriteError, KeysError, StoreLockedError, UnknownIdError
 from ..forgetting.multiset import MultisetHash
 from . import rows
 from .connection import translated
@@ -18,14 +23,18 @@ from .ledger import Ledger
 from .lock import WriterLock
 from .mirror import Mirror
 from .reserve import Reserve
+from .schema import add_codes
 from .session import Session
 from .source_key import draw_key, put_key, read_key
 
 __all__ = ["StoreBase"]
 
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
 _Self = TypeVar("_Self", bound="StoreBase")
 
 _PART = 2000  # records held at once
+_CODES = 8192  # codes that are written in one transaction when they are missing
 _LOG_LIMIT = 4 << 20  # bytes of log after which it is emptied; a forget has to look at every page in it
 
 
@@ -54,10 +63,14 @@ class StoreBase:
             self._recover()
             self._reserve.ensure()
         self._draws_key = factory.draws_key(session.row.configuration)
-        self._mirror = Mirror(self._make_engine(factory), session.tables, self.dim, follow=session.read_only)
+        engine = self._make_engine(factory)
+        self._keeper = factory.keeper(engine)
+        self._prepare_codes()
+        self._mirror = Mirror(engine, session.tables, self.dim, follow=session.read_only, keeper=self._keeper)
         self._drop_unreadable = drop_unreadable
         self._seen = -1
         self._refresh()
+        self._repair_codes()
 
     def _make_engine(self, factory: Factory) -> Engine:
         """An empty engine. A writer gives the store a key if it should have one and has none."""
@@ -77,6 +90,72 @@ class StoreBase:
         except IncompleteWriteError:
             return factory.make(configuration)  # a full disk must not stand in the way of a forget: the next open draws
         return engine
+
+    def _prepare_codes(self) -> None:
+        """Without the table no codes are kept. A writer makes it where they are worth keeping."""
+        session = self._session
+        codes = session.tables.codes
+        if self._keeper is not None and not codes.names and not session.read_only:
+            # Neither a full disk nor another program must stand in the way of opening.
+            with suppress(IncompleteWriteError, StoreLockedError):
+                with session.transaction() as connection:
+                    add_codes(connection)
+                    connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
+                codes.look()
+        if not codes.names:
+            self._keeper = None
+
+    def _repair_codes(self) -> None:
+        """A writer has loaded the index: what codes were missing or wrong are written anew."""
+        session, mirror = self._session, self._mirror
+        if self._keeper is None or session.read_only:
+            return
+        codes = session.tables.codes
+        if not mirror.moved:
+            codes.gain, codes.complete = self._keeper.gain, True
+            if mirror.encoded:
+                with suppress(IncompleteWriteError, StoreLockedError), session.transaction() as connection:
+                    if len(mirror.encoded) < len(mirror.engine):
+                        codes.remove(mirror.encoded)
+                    else:
+                        codes.clear()
+                    connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
+        mirror.encoded = []
+        self._fill_codes()
+
+    def _put_codes(self, slots: Sequence[int], vectors: F32, numbers: I64) -> None:
+        """Keep the codes of records that were just written, in their transaction; all codes go if the gain moved."""
+        if self._keeper is not None:
+            codes = self._session.tables.codes
+            if codes.gain != self._keeper.gain:
+                codes.clear()
+                codes.gain = self._keeper.gain
+            codes.put(slots, self._keeper.pack(vectors, numbers))
+
+    def _fill_codes(self) -> None:
+        """Write the codes that are missing. They are a help and no more: if there is no space, the next open tries."""
+        session, keeper = self._session, self._keeper
+        codes = session.tables.codes
+        if keeper is None or codes.complete:
+            return
+        last = 0
+        with suppress(IncompleteWriteError, StoreLockedError), translated(session.path):
+            if codes.gain != keeper.gain:
+                with session.transaction() as connection:
+                    codes.clear()
+                    codes.gain = keeper.gain
+                    connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
+            while slots := codes.missing(last, _CODES):
+                with session.transaction() as connection:
+                    found = list(session.tables.read_slots(slots))
+                    numbers, vectors = rows.to_arrays(
+                        [r.row for r in found], [r.vector for r in found], self.dim, self.path
+                    )
+                    codes.put([r.slot for r in found], keeper.pack(vectors, numbers))
+                    connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
+                last = slots[-1]
+                self._empty_long_log()
+            codes.complete = True
 
     def _recover(self) -> None:
         """Do what a crash may have left: an unscrubbed log, erasures without a receipt. It waits for nobody."""

@@ -13,11 +13,13 @@ from ..forgetting.verify import Verification, chain_keys, verify_chain, verify_r
 from ..progress import Progress
 from ..vectors import as_vectors
 from .checkpoint import BusyError
+from .engine import Keeper
 from .erasing import living
 from .files import FileSource
 from .ids import Id
 from .ledger import Ledger
 from .pages import scrub, wal_state
+from .rows import to_arrays
 from .session import Session
 
 __all__ = ["verify_live"]
@@ -33,6 +35,7 @@ def verify_live(
     subject: str | None,
     vectors: npt.ArrayLike | None,
     dim: int,
+    keeper: Keeper | None = None,
 ) -> Verification:
     """All checks; the caller holds the guard."""
     chain = ledger.chain()
@@ -42,13 +45,18 @@ def verify_live(
         return report
     audit = _audit_key(report, ledger, receipt)
     _check_rows(report, session, receipt, audit)
+    if keeper is not None:
+        _check_codes(report, session, keeper, dim)
     _check_unused(report, session)
     if audit is not None and (ids or subject is not None):
         _check_about(report, receipt, audit, ids, subject)
     needles = [needle for id in ids for needle in id_needles(id)]
     needles += [] if subject is None else text_needles(subject, "subject")
     if vectors is not None:
-        needles += [needle for vector in as_vectors(vectors, dim) for needle in vector_needles(vector)]
+        given = as_vectors(vectors, dim)
+        needles += [needle for vector in given for needle in vector_needles(vector)]
+        if keeper is not None:
+            needles += [Needle("code", code) for code in keeper.codes(given)]
     if needles:
         _check_residue(report, session, needles)
     return report
@@ -113,6 +121,24 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
         report.add("digest after", True, "the rows give the digest that the receipt names")
     else:
         report.add("digest after", False, "the rows give another digest than the receipt names")
+
+
+def _check_codes(report: Verification, session: Session, keeper: Keeper, dim: int) -> None:
+    """Make every code anew: a check beside it shows that it was damaged, not that somebody put another."""
+    seen = session.data_version()
+    differing = row = kept = 0
+    while part := session.tables.read_from_row(row, _PART):
+        numbers, vectors = to_arrays([r.row for r in part], [r.vector for r in part], dim, session.path)
+        codes = session.tables.codes.of([record.slot for record in part])
+        differing += keeper.differing(vectors, numbers, codes)
+        kept += sum(code is not None for code in codes)
+        row = part[-1].row + 1
+    if session.data_version() != seen:
+        report.add("codes", None, "another process wrote while they were read; ask again")
+    elif differing:
+        report.add("codes", False, f"{differing} of {kept} kept codes are not those of their vectors")
+    else:
+        report.add("codes", True, f"the vectors give the {kept} codes that are kept")
 
 
 def _check_unused(report: Verification, session: Session) -> None:

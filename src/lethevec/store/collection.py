@@ -91,9 +91,11 @@ class Store(WritingStore):
                 number, traces = self._forget(checked, subject, ignore_unknown)
             self._eraser.remember(number, traces, whole_files=search_all)
             try:
-                return self._eraser.complete(session.timeout if timeout is None else timeout)[number]
+                receipt = self._eraser.complete(session.timeout if timeout is None else timeout)[number]
             finally:
                 self._reserve.ensure()
+            self._fill_codes()
+            return receipt
 
     def _forget(self, ids: list[Id], subject: str | None, ignore_unknown: bool) -> tuple[int, Traces]:
         """The first half: delete, commit, and put the erasure down as waiting; its number."""
@@ -106,6 +108,8 @@ class Store(WritingStore):
             with session.transaction():
                 slots, missing = self._to_forget(ids, subject, ignore_unknown)
                 tags, gone = self._delete(slots, row, traces, audit)
+                if self._keeper is not None and len(gone) and self._keeper.moves(gone):
+                    session.tables.codes.clear()
                 session.write_row(row, renew=True)
                 draft = {
                     "asked_at": now(),
@@ -217,7 +221,9 @@ class Store(WritingStore):
         wanted = [] if ids is None else check_ids(ids)[0]
         with self._session.guard, translated(self.path):
             self._settle()
-            return checking.verify_live(self._session, self._ledger, receipt, wanted, subject, vectors, self.dim)
+            return checking.verify_live(
+                self._session, self._ledger, receipt, wanted, subject, vectors, self.dim, self._keeper
+            )
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a compact copy of configuration and records, the same bytes for the same records whatever the history.

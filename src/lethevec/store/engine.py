@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,11 +13,12 @@ import numpy.typing as npt
 from ..errors import FormatError, LethevecError, ParameterError
 from ..hashing.parameters import seed_of
 from ..index import Index
-from ..index.config import Config
+from ..index.config import Config, parse_config
+from ..index.kept import KeptCodes, worth_keeping
 from ..index.sources import default_key
 from ..index.tuning import Tuning
 
-__all__ = ["Engine", "Factory", "Found", "IndexFactory", "new_configuration", "read_configuration"]
+__all__ = ["Engine", "Factory", "Found", "IndexFactory", "Keeper", "new_configuration", "read_configuration"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -72,6 +74,39 @@ class Engine(Protocol):
         ...
 
 
+class Keeper(Protocol):
+    """Who packs an engine's codes for the table `codes`, and fills an engine from it (see `index.kept`)."""
+
+    @property
+    def gain(self) -> float:
+        """When this moves, all codes are others."""
+        ...
+
+    def pack(self, vectors: F32, ids: I64) -> list[bytes]:
+        """What is to be kept of these records."""
+        ...
+
+    def restore(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
+        """Add records with what was kept; which of them had to be encoded. To be followed by `settle`."""
+        ...
+
+    def settle(self) -> bool:
+        """Whether the gain of all records is another than was kept."""
+        ...
+
+    def moves(self, ids: I64) -> bool:
+        """Whether the gain would move if these were forgotten."""
+        ...
+
+    def codes(self, vectors: F32) -> list[bytes]:
+        """The codes of vectors, without what else is kept."""
+        ...
+
+    def differing(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> int:
+        """How many of these are there and not what the vectors give."""
+        ...
+
+
 class Factory(Protocol):
     """How a store gets its engine: the configuration is a JSON object in a text, kept and hashed as it is."""
 
@@ -85,6 +120,14 @@ class Factory(Protocol):
 
     def make(self, configuration: str, key: bytes | None = None) -> Engine:
         """An empty engine of that configuration; with the store's key, if it has drawn one."""
+        ...
+
+    def keeps_codes(self, configuration: str) -> bool:
+        """Whether codes of that configuration are worth keeping."""
+        ...
+
+    def keeper(self, engine: Engine) -> Keeper | None:
+        """Who keeps the codes of this engine; None if they are not worth it."""
         ...
 
 
@@ -122,6 +165,14 @@ class IndexFactory:
         if _with_key(index.config, described).canonical().decode() != configuration:
             raise FormatError(f"expected a configuration that this version has, got {configuration[:200]}")
         return index
+
+    def keeps_codes(self, configuration: str) -> bool:
+        """As the index says."""
+        return worth_keeping(parse_config(configuration.encode()))
+
+    def keeper(self, engine: Engine) -> Keeper | None:
+        """Where codes are worth keeping."""
+        return KeptCodes(engine) if isinstance(engine, Index) and worth_keeping(engine.config) else None
 
 
 def _with_key(config: Config, key: Any) -> Config:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError, IdError, InputError
 from ..progress import Progress
-from .engine import Engine
+from .engine import Engine, Keeper
 from .rows import to_arrays
 from .schema import StoreRow, read_store_row
 from .tables import BUCKET, PlainTables
@@ -28,9 +28,14 @@ _PART = 8192
 class Mirror:
     """The engine, and for readers the slot and row of every record in it, by ascending slot."""
 
-    def __init__(self, engine: Engine, tables: PlainTables, dim: int, *, follow: bool) -> None:
-        """An empty mirror; `follow` for readers, which must notice what others do."""
+    def __init__(
+        self, engine: Engine, tables: PlainTables, dim: int, *, follow: bool, keeper: Keeper | None = None
+    ) -> None:
+        """An empty mirror; `follow` for readers, which must notice what others do; `keeper` if codes are kept."""
         self.engine = engine
+        self._keeper = keeper
+        self.encoded: list[int] = []  # for writers: slots of records that had no code, or a wrong one
+        self.moved = False  # whether all codes were wrong, because the gain is another
         self._tables = tables
         self._dim = dim
         self._path = tables.path
@@ -56,6 +61,8 @@ class Mirror:
                     connection.execute("ROLLBACK")
                 if not complete:
                     continue
+                if self._keeper is not None:
+                    self.moved |= self._keeper.settle()
                 if present:
                     self._drop_missing(present, had)
                 self._tables.loaded()
@@ -72,7 +79,7 @@ class Mirror:
         while part := self._tables.read_new(self._last_slot, _PART):
             if part.slots:
                 rows, vectors = to_arrays(part.rows, part.vectors, self._dim, self._path)
-                self._put(rows, vectors)
+                self._put(part.slots, rows, vectors)
                 slots_read.append(np.array(part.slots, dtype=np.int64))
                 rows_read.append(rows)
             self._last_slot = part.last
@@ -80,11 +87,11 @@ class Mirror:
         if self._follow and len(slots_read) > 1:
             self._slots, self._rows = np.concatenate(slots_read), np.concatenate(rows_read)
 
-    def _put(self, rows: I64, vectors: npt.NDArray[np.float32]) -> None:
+    def _put(self, slots: list[int], rows: I64, vectors: npt.NDArray[np.float32]) -> None:
         """Add records, or replace those that are there: a replaced record is read again under its new slot."""
         try:
             try:
-                self.engine.add(vectors, ids=rows)
+                self._add(slots, rows, vectors)
             except IdError:
                 known = np.array([row in self.engine for row in rows.tolist()])
                 if known.any():
@@ -93,6 +100,15 @@ class Mirror:
                     self.engine.add(vectors[~known], ids=rows[~known])
         except InputError as error:  # it took them once, so the file has changed since
             raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
+
+    def _add(self, slots: list[int], rows: I64, vectors: npt.NDArray[np.float32]) -> None:
+        """Add records, with their codes if they were kept."""
+        if self._keeper is None:
+            self.engine.add(vectors, ids=rows)
+            return
+        encoded = self._keeper.restore(vectors, rows, self._tables.codes.read(slots))
+        if not self._follow and encoded.any():
+            self.encoded += np.array(slots)[encoded].tolist()
 
     def _present(self, connection: sqlite3.Connection) -> dict[int, I64]:
         """The slots that are left in each bucket from which something went."""

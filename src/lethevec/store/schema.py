@@ -17,7 +17,14 @@ A store whose records are sealed (version 2, see `sealed`) has no `records`; its
 |---|---|
 | `shredding` | numbers of keys that are to be destroyed, until they are |
 
-Stores in the clear are still written as version 1.
+Versions 3 and 4 are 1 and 2 with one table more, for indexes whose codes are dear to make (see `codes`). A program that
+does not know of it must not open such a store: it would forget a record and leave its code.
+
+| table | holds |
+|---|---|
+| `codes` | slot, what is kept of the record's code; sealed in version 4 |
+
+A store gets the lowest version that has what it needs, and so does a backup, which has no codes.
 
 **Slots.** The key of `records` and `vectors` is a counter that is never used twice, not the id: SQLite keeps keys of
 deleted rows as signposts inside its b-trees, and a slot tells nothing about anybody. Ids are in an index b-tree, where
@@ -33,8 +40,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ..durable import sync_folder
-from ..errors import FileError, FormatError, IncompleteWriteError
+from ..errors import FormatError, IncompleteWriteError
 from ..forgetting.multiset import MultisetHash
+from .codes import has_codes, make_codes
 from .connection import PAGE_SIZE, connect, pragma, translated
 from .files import RawFile, StoreFiles
 from .pages import Header, read_header
@@ -42,12 +50,16 @@ from .source_key import put_key
 
 __all__ = [
     "APPLICATION_ID",
+    "CODES",
     "PLAIN",
     "SEALED",
     "VERSION",
     "StoreRow",
+    "add_codes",
     "check_header",
+    "check_version",
     "create_tables",
+    "is_sealed",
     "new_database",
     "prepare_file",
     "read_store_row",
@@ -55,7 +67,8 @@ __all__ = [
 
 APPLICATION_ID = 0x4C657468  # "Leth"
 PLAIN, SEALED = 1, 2  # the two layouts
-VERSION = SEALED  # the newest
+CODES = 2  # what is added to the version of a layout when it has codes
+VERSION = SEALED + CODES  # the newest
 
 _STORE = """
 CREATE TABLE store (
@@ -140,10 +153,10 @@ def create_tables(
     connection.execute(f"INSERT INTO store VALUES ({','.join('?' * len(values))})", values)
 
 
-def new_database(files: StoreFiles, configuration: str, vault: str | None, key: bytes | None) -> None:
+def new_database(files: StoreFiles, configuration: str, vault: str | None, key: bytes | None, *, codes: bool) -> None:
     """Make an empty store at its path: built under another name, synced, then renamed, so it is there whole or not.
 
-    `key` is the one that was drawn for its pivots, if it can have any.
+    `key` is the one that was drawn for its pivots, if it can have any; `codes` says whether it keeps codes.
     """
     digest = MultisetHash(configuration.encode()).to_bytes() if vault is None else b""
     path = files.building
@@ -158,6 +171,8 @@ def new_database(files: StoreFiles, configuration: str, vault: str | None, key: 
                 create_tables(connection, configuration, digest, next_slot=1, vault=vault)
                 if key is not None:
                     put_key(connection, key)
+                if codes:
+                    add_codes(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -216,8 +231,21 @@ def check_not_truncated(raw: RawFile) -> None:
         raise FormatError(f"{raw.path}: expected {expected:,} bytes, got {raw.size:,}: the file was cut short")
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring an older store to the newest version of its layout. Both are at their first: there is nothing to do yet."""
+def add_codes(connection: sqlite3.Connection) -> None:
+    """Give a store the table `codes`, and the version that has it, inside the caller's transaction."""
+    make_codes(connection)
+    pragma(connection, f"user_version={pragma(connection, 'user_version') + CODES}")
+
+
+def is_sealed(version: int) -> bool:
+    """Whether stores of this version are sealed."""
+    return version in (SEALED, SEALED + CODES)
+
+
+def check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """The version once more, as the log has it: the header in the file may be older."""
     found = pragma(connection, "user_version")
-    if found not in _LAYOUTS:
-        raise FileError(f"{path}: expected store version 1 to {VERSION}, got {found}, for which there is no migration")
+    if not 1 <= found <= VERSION:
+        raise FormatError(f"{path}: expected store version 1 to {VERSION}, got {found}; it was not touched")
+    if found > SEALED and not has_codes(connection):
+        raise FormatError(f"{path}: expected the table codes in a store of version {found}, got none: damaged")

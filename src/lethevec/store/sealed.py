@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ..forgetting.records import decode_record
 from ..forgetting.residue import Needle, Source
 from .ids import row_of
 from .rows import Stored, in_parts, marks
-from .sealing import number_of, seal, unseal
+from .sealing import CODE, OVERHEAD, is_sealed, number_of, seal, unseal
 from .tables import BUCKET, KEPT, PlainTables, Read
 from .vault import STATES, Vault, VaultBlocks
 
@@ -53,7 +54,7 @@ class SealedTables(PlainTables):
     """The tables of a sealed store and its vault; closes the vault."""
 
     sealed = True
-    living = (("main.vectors", "slot", "vector"), *KEPT)
+    _living = (("main.vectors", "slot", "vector"), *KEPT)
 
     def __init__(self, connection: sqlite3.Connection, path: Path, vault: Vault) -> None:
         """The table in memory is empty until `read_new` has read the records."""
@@ -168,6 +169,7 @@ class SealedTables(PlainTables):
 
     def begin(self) -> None:
         """Remember which keys are older than the transaction."""
+        super().begin()
         self._first_new = self.vault.next
 
     def before_commit(self) -> None:
@@ -176,14 +178,37 @@ class SealedTables(PlainTables):
 
     def undo(self) -> None:
         """Destroy the keys of records that did not come to be."""
+        super().undo()
         self.vault.destroy(range(self._first_new, self.vault.next))
 
+    def wrap(self, slots: Sequence[int], codes: Sequence[bytes]) -> list[bytes]:
+        """Seal each code under the key of its record."""
+        numbers: dict[int, int] = {}
+        for part in in_parts(slots):
+            sql = f"SELECT slot, substr(vector, 1, {OVERHEAD}) FROM main.vectors WHERE slot IN ({marks(part)})"
+            numbers.update((slot, number_of(head)) for slot, head in self.connection.execute(sql, part))
+        wanted = [numbers[slot] for slot in slots]
+        keys = self.vault.get(wanted)
+        return [seal(number, self._key(key), code, CODE) for number, key, code in zip(wanted, keys, codes, strict=True)]
+
+    def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
+        """Open the codes; those that cannot be opened are left out."""
+        whole = [(slot, sealed) for slot, sealed in found if is_sealed(sealed)]
+        keys = self.vault.get([number_of(sealed) for _, sealed in whole])
+        codes: dict[int, bytes] = {}
+        for (slot, sealed), key in zip(whole, keys, strict=True):
+            with suppress(FormatError):
+                if key is not None:
+                    codes[slot] = unseal(sealed, key, CODE)
+        return codes
+
     def traces(self, record: Stored) -> list[Needle]:
-        """The sealed record, and its key."""
+        """The sealed record, its sealed code, and its key."""
         assert record.number is not None
         assert record.sealed is not None
         key = self.vault.get([record.number])[0]
-        return [Needle("sealed record", record.sealed), *([] if key is None else [Needle("record key", key)])]
+        needles = [Needle("sealed record", record.sealed), *([] if key is None else [Needle("record key", key)])]
+        return needles + [Needle("sealed code", code) for code in self.codes.as_kept(record.slot)]
 
     def files(self) -> list[Path]:
         """The vault."""

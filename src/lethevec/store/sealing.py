@@ -2,8 +2,8 @@
 
     number (8 bytes, big-endian) || nonce (12 random bytes) || ciphertext and tag (16 bytes)
 
-The number is authenticated too. A record keeps its key when it is updated, so that destroying the key reaches every
-version of it; hence the random nonce.
+The number is authenticated too, and for a code what it is, so that it cannot stand in for a record. A record keeps its
+key when it is updated, so that destroying the key reaches every version of it; hence the random nonce.
 """
 
 from __future__ import annotations
@@ -14,20 +14,26 @@ from typing import Any
 
 from ..errors import FormatError, MissingDependencyError
 
-__all__ = ["OVERHEAD", "number_of", "seal", "unseal"]
+__all__ = ["CODE", "OVERHEAD", "is_sealed", "number_of", "seal", "unseal"]
 
 _NUMBER = 8
 _NONCE = 12
 _MOST = 1 << 48  # more than a file has room for
 OVERHEAD = _NUMBER + _NONCE + 16
+CODE = b"code"  # what a sealed code says that it is; a record says nothing
 
 
-def seal(number: int, key: bytes, content: bytes) -> bytes:
+def seal(number: int, key: bytes, content: bytes, kind: bytes = b"") -> bytes:
     """Seal some bytes under the key with this number."""
     head = number.to_bytes(_NUMBER, "big")
     nonce = secrets.token_bytes(_NONCE)
-    sealed: bytes = _aesgcm()(key).encrypt(nonce, content, head)
+    sealed: bytes = _aesgcm()(key).encrypt(nonce, content, head + kind)
     return head + nonce + sealed
+
+
+def is_sealed(sealed: bytes) -> bool:
+    """Whether it is long enough, and names a key that could be."""
+    return len(sealed) >= OVERHEAD and int.from_bytes(sealed[:_NUMBER], "big") < _MOST
 
 
 def number_of(sealed: bytes) -> int:
@@ -40,11 +46,11 @@ def number_of(sealed: bytes) -> int:
     return number
 
 
-def unseal(sealed: bytes, key: bytes) -> bytes:
-    """The content; anything but what `seal` made under this key is a `FormatError`."""
+def unseal(sealed: bytes, key: bytes, kind: bytes = b"") -> bytes:
+    """The content; anything but what `seal` made of this kind under this key is a `FormatError`."""
     head, nonce = sealed[:_NUMBER], sealed[_NUMBER : _NUMBER + _NONCE]
     try:
-        content: bytes = _aesgcm()(key).decrypt(nonce, sealed[_NUMBER + _NONCE :], head)
+        content: bytes = _aesgcm()(key).decrypt(nonce, sealed[_NUMBER + _NONCE :], head + kind)
     except _invalid_tag():
         raise FormatError(
             f"record of key {int.from_bytes(head, 'big')}: expected what was sealed with it, got other bytes: damaged"

@@ -10,14 +10,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileError, ParameterError, UnsupportedError
+from ..errors import FileError, InputError, ParameterError, UnsupportedError
 from .checkpoint import BusyError, Checkpointer
 from .connection import connect, pragma, translated, use_wal
 from .engine import Factory, new_configuration, read_configuration
 from .files import RawFile, StoreFiles
 from .lock import WriterLock
 from .pages import wal_state
-from .schema import PLAIN, StoreRow, check_header, check_not_truncated, migrate, new_database, read_store_row
+from .schema import (
+    StoreRow,
+    check_header,
+    check_not_truncated,
+    check_version,
+    is_sealed,
+    new_database,
+    read_store_row,
+)
 from .sealed import SealedTables
 from .source_key import draw_key
 from .tables import PlainTables
@@ -71,8 +79,9 @@ class Session:
         return "ro"
 
     def _open_tables(self, layout: int, vault: Path) -> PlainTables:
-        if layout == PLAIN:
-            return PlainTables(self.connection, self.path)
+        if not is_sealed(layout):
+            with translated(self.path):
+                return PlainTables(self.connection, self.path)
         opened = Vault(vault, writable=not self.read_only)
         try:
             with translated(self.path):
@@ -87,8 +96,8 @@ class Session:
 
     def _prepare(self) -> StoreRow:
         with translated(self.path):
+            check_version(self.connection, self.path)
             if not self.read_only:
-                migrate(self.connection, self.path)
                 use_wal(self.connection, self.path)
             return read_store_row(self.connection, self.path, self.tables)
 
@@ -203,10 +212,11 @@ def open_session(
                 raise FileError(f"{files.database}: expected a store to read, got nothing there")
             configuration = new_configuration(factory, dim, metric, options)
             key = draw_key() if factory.draws_key(configuration) else None
-            new_database(files, configuration, Vault.create(vault) if encrypt else None, key)
+            made = Vault.create(vault) if encrypt else None
+            new_database(files, configuration, made, key, codes=factory.keeps_codes(configuration))
         session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
-            _check_same(session, dim, metric, options)
+            _check_same(session, factory, dim, metric, options)
             if encrypt is not None and encrypt != session.tables.sealed:
                 raise ParameterError(
                     f"{session.path}: expected encrypt={session.tables.sealed}, as the store was created, got {encrypt}"
@@ -221,14 +231,27 @@ def open_session(
     return session, lock
 
 
-def _check_same(session: Session, dim: int | None, metric: str | None, options: dict[str, Any] | None) -> None:
-    """What was asked for must be what the store is."""
-    configuration = read_configuration(session.row.configuration, session.path)
+def _check_same(
+    session: Session, factory: Factory, dim: int | None, metric: str | None, options: dict[str, Any] | None
+) -> None:
+    """What was asked for must be what the store is, or what makes such a store: "auto" may have become "scan"."""
+    created = read_configuration(session.row.configuration, session.path)
     asked = {"dim": dim, "metric": metric, **(options or {})}
-    for name, value in asked.items():
-        if isinstance(value, bytes):  # a key, which is kept in hexadecimal digits
-            value = value.hex()
-        if value is not None and configuration.get(name) != value:
-            raise ParameterError(
-                f"{session.path}: expected {name}={configuration.get(name)!r}, as the store was created, got {value!r}"
-            )
+    asked = {name: value for name, value in asked.items() if value is not None}
+    # A key is kept in hexadecimal digits.
+    plain = {name: value.hex() if isinstance(value, bytes) else value for name, value in asked.items()}
+    different = [name for name, value in plain.items() if name not in created or created[name] != value]
+    if different and not _makes(factory, session.row.configuration, created, asked):
+        name = different[0]
+        raise ParameterError(
+            f"{session.path}: expected {name}={created.get(name)!r}, as the store was created, got {plain[name]!r}"
+        )
+
+
+def _makes(factory: Factory, configuration: str, created: dict[str, Any], asked: dict[str, Any]) -> bool:
+    """Whether a new store that is asked for like this would have the same configuration."""
+    given = {"dim": created["dim"], "metric": created["metric"], **asked}
+    try:
+        return factory.describe(given.pop("dim"), given.pop("metric"), given) == configuration
+    except (InputError, TypeError):
+        return False

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..errors import FormatError
 from ..forgetting.multiset import MultisetHash
 from ..forgetting.residue import Needle, Source
+from .codes import CodeTable
 from .rows import Stored, in_parts, marks
 
 __all__ = ["BUCKET", "KEPT", "PlainTables", "Read"]
@@ -46,16 +47,18 @@ class PlainTables:
     """Records in the clear: `records` beside `vectors`."""
 
     sealed = False
-    living: tuple[tuple[str, str, str], ...] = (
-        ("records", "slot", _TEXTS),
-        ("vectors", "slot", "vector"),
-        *KEPT,
-    )
+    _living: tuple[tuple[str, str, str], ...] = (("records", "slot", _TEXTS), ("vectors", "slot", "vector"), *KEPT)
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """Over the connection of an open store."""
         self.connection = connection
         self.path = path
+        self.codes = CodeTable(self)
+
+    @property
+    def living(self) -> tuple[tuple[str, str, str], ...]:
+        """Table, key and column of everything that living records have in files."""
+        return (*((name, "slot", "code") for name in self.codes.names), *self._living)
 
     def insert(self, records: Sequence[Stored]) -> None:
         """Write records into their slots."""
@@ -70,7 +73,7 @@ class PlainTables:
         """Delete the records of these slots, and note for readers in which buckets they were."""
         buckets = sorted({slot // BUCKET for slot in slots})
         self.connection.executemany("REPLACE INTO removals VALUES (?, ?)", ((bucket, version) for bucket in buckets))
-        for table in ("records", "vectors"):
+        for table in ("records", "vectors", *self.codes.names):
             self.connection.executemany(f"DELETE FROM {table} WHERE slot = ?", ((slot,) for slot in slots))
 
     def read_slots(self, slots: Sequence[int]) -> Iterator[Stored]:
@@ -134,16 +137,26 @@ class PlainTables:
 
     def begin(self) -> None:
         """A write transaction has begun."""
+        self.codes.begin()
 
     def before_commit(self) -> None:
         """A write transaction is about to be committed."""
 
     def undo(self) -> None:
         """It was rolled back."""
+        self.codes.undo()
+
+    def wrap(self, slots: Sequence[int], codes: Sequence[bytes]) -> list[bytes]:
+        """The codes of these slots as their table has them."""
+        return list(codes)
+
+    def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
+        """The codes by slot, of those that can be read."""
+        return dict(found)
 
     def traces(self, record: Stored) -> list[Needle]:
         """What a record leaves in files besides its own parts."""
-        return []
+        return [Needle("code", code) for code in self.codes.as_kept(record.slot)]
 
     def files(self) -> list[Path]:
         """Further files that are to be searched for residue."""

@@ -65,6 +65,7 @@ class WritingStore(ReadingStore):
                         # The index goes first: what it refuses must not be committed.
                         self._mirror.engine.add(batch.vectors, ids=batch.rows)
                         added.append(batch.rows)
+                        self._put_codes([record.slot for record in stored], batch.vectors, batch.rows)
                         progress.advance(len(batch))
                     session.write_row(row)
             except BaseException:
@@ -76,6 +77,7 @@ class WritingStore(ReadingStore):
                 raise
             session.row = row
             self._empty_long_log()
+            self._fill_codes()
         return sum(len(part) for part in added)
 
     def _refuse_present(self, batch: Batch) -> None:
@@ -129,6 +131,7 @@ class WritingStore(ReadingStore):
                     if given is not None:
                         self._mirror.engine.update(given, ids=row_numbers)
                         before = old_vectors
+                    self._put_codes([record.slot for record in stored], batch.vectors, row_numbers)
                     session.write_row(row)
             except BaseException:
                 if session.committed:
@@ -138,3 +141,4 @@ class WritingStore(ReadingStore):
                 raise
             session.row = row
             self._empty_long_log()
+            self._fill_codes()

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-VERSIONS: dict[int, dict] = {1: {}, 2: {"encrypt": True}}  # how to have a new store of that version
+USR = {"family": "usr", "bits": 8 * 16}
+#: How to have a new store of that version.
+VERSIONS: dict[int, dict] = {1: {}, 2: {"encrypt": True}, 3: {"index": USR}, 4: {"index": USR, "encrypt": True}}
 
 
 def vectors() -> np.ndarray:
