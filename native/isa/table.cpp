@@ -21,6 +21,7 @@ void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
 int64_t scan_cell(const ScanQuery&, const CellView&, float, CellFound);
+int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
@@ -41,6 +42,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          products,
                          mean_scores,
                          scan_cell,
+                         scan_bucket,
                          expand,
                          activate};
 

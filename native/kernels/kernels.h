@@ -60,6 +60,20 @@ struct CellFound {
     float* keys;
 };
 
+// A bucket of the source "tables", in blocks wherever they lie, with codes as above. The first block has `first` rows; all
+// others are full.
+struct BucketView {
+    const uint8_t* const* blocks;
+    int64_t count;
+    int64_t first;
+};
+
+// What was found in a bucket: BLOCK times the number of the block, plus the place in it; and their scores.
+struct BucketFound {
+    uint32_t* slots;
+    uint8_t* scores;
+};
+
 constexpr int64_t CELL_AHEAD = 4;
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
@@ -102,6 +116,8 @@ struct Kernels {
     void (*mean_scores)(const uint8_t* query, int64_t groups, const int8_t* means, int64_t blocks, int32_t* out);
     // Rows of a cell whose key, size * ((2 score - half) * gain - offset), is >= threshold, ascending; returns how many.
     int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, float threshold, CellFound found);
+    // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
+    int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.
