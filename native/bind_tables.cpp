@@ -69,14 +69,14 @@ void bind_tables(nb::module_& module) {
                 int64_t at = 0;
                 const Buckets& buckets = tables.table(table);
                 for (int64_t key = 0; key < buckets.keys(); ++key)
-                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, const uint32_t* entry) {
+                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, uint64_t signature) {
                         uint32_t known = 0;
                         expect(at < all.size(), "the table holds more rows than the index");
                         expect(row < all.size() && tables.find(row, table, known), "a row lies where its place does not say");
                         expect(known == static_cast<uint32_t>(key), "a row lies in a bucket of another key");
                         ids.data()[at] = all.id(row);
                         keys.data()[at] = static_cast<uint32_t>(key);
-                        signatures.data()[at++] = entry[1] | static_cast<uint64_t>(entry[2]) << 32;
+                        signatures.data()[at++] = signature;
                     });
                 expect(at == all.size(), "the table holds fewer rows than the index");
             });

@@ -6,6 +6,7 @@
 #include "dispatch.h"
 #include "parallel.h"
 #include "probing.h"
+#include "table_query.h"
 #include "wiped.h"
 
 namespace lethevec {
@@ -14,8 +15,10 @@ namespace {
 
 constexpr int64_t STRIDE = 4096;      // rows that are hashed, then filed
 constexpr int64_t GROUP = 64;         // rows that are worth a thread
-constexpr size_t PROBES_AHEAD = 16;   // buckets asked for before the first is looked into
+constexpr int64_t PROBES_AHEAD = 16;   // buckets asked for before the first is looked into
 constexpr int64_t FILE_AHEAD = 8;
+constexpr int64_t GROUPING = 8;       // see `group_ends` in the spec
+constexpr double PASS_PER_PROBE = 2.5;  // see `pass_rank` in the spec
 
 // At most 64 bits of a code.
 uint64_t bits_from(const uint8_t* code, int64_t from, int64_t count) {
@@ -28,75 +31,11 @@ uint64_t bits_from(const uint8_t* code, int64_t from, int64_t count) {
     return word;
 }
 
-// A query's whole weights for keys and signatures; see `table_weights` in the spec.
-struct Weights {
-    Weights(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits)
-        : key_bits(key_bits),
-          keys(static_cast<size_t>(tables * key_bits)),
-          home(static_cast<size_t>(tables)),
-          signatures(static_cast<size_t>(tables * Tables::SIGNATURE_BITS)),
-          signs(static_cast<size_t>(tables * 2)),
-          totals(static_cast<size_t>(tables)) {
-        double largest = 0.0;
-        for (int64_t t = 0; t < tables; ++t)
-            for (int64_t j = 0; j < key_bits + signature_bits; ++j)
-                largest = std::max(largest, std::fabs(static_cast<double>(values[t * d + j])));
-        const double scale = largest > 0.0 ? static_cast<double>(LARGEST) / largest : 0.0;
-        for (int64_t t = 0; t < tables; ++t) {
-            for (int64_t j = 0; j < key_bits + signature_bits; ++j) {
-                const float v = values[t * d + j];
-                const auto w = static_cast<uint8_t>(std::fabs(static_cast<double>(v)) * scale + 0.5);
-                totals[static_cast<size_t>(t)] += w;
-                if (j < key_bits) {
-                    keys[static_cast<size_t>(t * key_bits + j)] = w;
-                    home[static_cast<size_t>(t)] |= static_cast<uint32_t>(v >= 0.0f) << j;
-                } else {
-                    const int64_t i = j - key_bits;
-                    signatures[static_cast<size_t>(t * Tables::SIGNATURE_BITS + i)] = w;
-                    signs[static_cast<size_t>(2 * t + i / 32)] |= static_cast<uint32_t>(v >= 0.0f) << (i % 32);
-                }
-            }
-        }
-    }
-
-    // What a row with this key has at most: all weights, less twice those of the bits in which the keys differ.
-    int32_t best(const Probe& probe) const {
-        int32_t differ = 0;
-        for (uint32_t rest = probe.key ^ home[probe.table]; rest; rest &= rest - 1)
-            differ += keys[static_cast<size_t>(probe.table * key_bits + __builtin_ctz(rest))];
-        return totals[probe.table] - 2 * differ;
-    }
-
-    static constexpr int32_t LARGEST = 31;
-    int64_t key_bits;
-    std::vector<uint8_t> keys;
-    std::vector<uint32_t> home;
-    std::vector<uint8_t> signatures;
-    std::vector<uint32_t> signs;
-    std::vector<int32_t> totals;
-};
-
-// The rank-th largest of the numbers counted so far; the lowest possible while there are not as many. It only ever rises.
-class Threshold {
-public:
-    Threshold(int32_t largest, double rank)
-        : lowest_(-largest), rank_(rank), counts_(static_cast<size_t>(2 * largest + 1), 0), at_(0) {}
-    int32_t value() const { return lowest_ + static_cast<int32_t>(at_); }
-    // Only for numbers that reach the value.
-    void count(int32_t number) {
-        ++counts_[static_cast<size_t>(number - lowest_)];
-        reached_ += 1.0;
-    }
-    void rise() {
-        while (reached_ - counts_[at_] >= rank_) reached_ -= counts_[at_++];
-    }
-
-private:
-    int32_t lowest_;
-    double rank_, reached_ = 0.0;  // how many numbers reach the value
-    std::vector<uint32_t> counts_;
-    size_t at_;
-};
+// See `pass_rank` in the spec.
+double pass_rank(int64_t wanted, double effort, double limit, int64_t tables) {
+    const auto k = static_cast<double>(wanted);
+    return std::max(k * static_cast<double>(tables), std::ceil(PASS_PER_PROBE * limit + effort * 6.0 * k));
+}
 
 }  // namespace
 
@@ -104,7 +43,7 @@ std::unique_ptr<Source> TableSettings::make() const { return std::make_unique<Ta
 
 Tables::Tables(const TableSettings& settings) : settings_(settings) {
     tables_.reserve(static_cast<size_t>(settings_.frame->m()));
-    for (int64_t t = 0; t < settings_.frame->m(); ++t) tables_.emplace_back(settings_.key_bits);
+    for (int64_t t = 0; t < settings_.frame->m(); ++t) tables_.emplace_back(settings_.key_bits, signature_bits());
 }
 
 Tables::~Tables() {
@@ -178,7 +117,11 @@ void Tables::file(const uint32_t* which, int64_t n, const uint32_t* keys, const 
             for (int64_t i = 0; i < n; ++i) {
                 if (i + FILE_AHEAD < n) {
                     const Buckets::Block b = table.first_block(keys[(i + FILE_AHEAD) * count + t]);
-                    if (b != Buckets::NONE) table.prefetch(b);
+                    if (b != Buckets::NONE) {
+                        table.prefetch_link(b);
+                        table.prefetch_signatures(b);
+                        table.prefetch_rows(b);
+                    }
                 }
                 if (i + 2 * FILE_AHEAD < n) table.prefetch_head(keys[(i + 2 * FILE_AHEAD) * count + t]);
                 places(which[i])[t] = table.insert(keys[i * count + t], which[i], signatures[i * count + t]);
@@ -242,6 +185,162 @@ void Tables::renumber(const Rows&, uint32_t last, uint32_t row) {
 
 // --- Search ------------------------------------------------------------------------------------------------------------
 
+// One query's way through the buckets.
+class Tables::Looking {
+public:
+    Looking(const Tables& tables, const Rows& rows, const float* query, int64_t wanted, double effort, double limit,
+            const std::vector<uint32_t>& masks, std::vector<uint32_t>& found, std::vector<size_t>& ends)
+        : tables_(tables),
+          rows_(rows),
+          values_(tables.tables() * tables.settings_.frame->d()),
+          probing_(tables.values(query, values_.at(0)), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits),
+          query_(values_.at(0), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
+                 tables.signature_bits()),
+          threshold_(TableQuery::MOST, pass_rank(wanted, effort, limit, tables.tables())),
+          wanted_(static_cast<size_t>(wanted)),
+          limit_(limit),
+          left_(masks),
+          found_(found),
+          ends_(ends) {}
+
+    // Some buckets at a time: their heads, then their links, then their signatures, and then the rows that may pass are asked for
+    // together, because waiting for memory is most of the work.
+    SourceWork until(size_t all) {
+        int64_t done = 0, end = (tables_.settings_.probes + GROUPING - 1) / GROUPING;
+        for (bool more = true; more && found_.size() < all && (static_cast<double>(done) < limit_ || found_.size() < wanted_);) {
+            while (more && done < end) {
+                const size_t some = ask_for_next(static_cast<size_t>(std::min(PROBES_AHEAD, end - done)));
+                for (size_t i = 0; i < some; ++i) scan(buckets_[i]);
+                for (size_t i = 0; i < some; ++i) judge(buckets_[i]);
+                done += static_cast<int64_t>(some);
+                more = some > 0;
+            }
+            end_group();
+            end += (end + GROUPING - 1) / GROUPING;
+        }
+        return {looked_, 0};
+    }
+
+private:
+    // A bucket that is looked into, and the rows that may pass: 32 times the number of their block in it, plus their slot there.
+    struct Bucket {
+        Probe probe;
+        const Buckets* table;
+        std::vector<Buckets::Block> blocks;
+        std::vector<uint32_t> slots;
+        std::vector<uint8_t> scores;
+        size_t reached = 0;
+    };
+
+    size_t ask_for_next(size_t most) {
+        size_t some = 0;
+        for (; some < most && probing_.next(buckets_[some].probe); ++some) {
+            Bucket& bucket = buckets_[some];
+            bucket.table = &tables_.tables_[bucket.probe.table];
+            bucket.table->prefetch_head(bucket.probe.key);
+            bucket.blocks.clear();
+        }
+        for (size_t depth = 0, more = some; more > 0; ++depth) {
+            more = 0;
+            for (size_t i = 0; i < some; ++i) {
+                Bucket& bucket = buckets_[i];
+                if (bucket.blocks.size() < depth) continue;
+                const Buckets& table = *bucket.table;
+                const Buckets::Block b = depth ? table.next_block(bucket.blocks.back()) : table.first_block(bucket.probe.key);
+                if (b == Buckets::NONE) continue;
+                table.prefetch_next(b);
+                if (depth == 0) table.prefetch_link(b);  // it has the number of rows
+                table.prefetch_signatures(b);
+                bucket.blocks.push_back(b);
+                ++more;
+            }
+        }
+        return some;
+    }
+
+    // Which rows reach the threshold as it is now. It may rise until their bucket's turn comes.
+    void scan(Bucket& bucket) {
+        bucket.reached = 0;
+        const size_t n = bucket.blocks.size();
+        if (n == 0) return;
+        // Twice the score, and what the key gives, must reach it.
+        const int32_t least = std::max(0, (threshold_.value() - query_.least(bucket.probe) + 1) / 2);
+        if (least > TableQuery::MOST) return;
+        if (codes_.size() < n) codes_.resize(n);
+        if (bucket.slots.size() < n * BLOCK) {
+            bucket.slots.resize(n * BLOCK);
+            bucket.scores.resize(n * BLOCK);
+        }
+        const Buckets& table = *bucket.table;
+        for (size_t b = 0; b < n; ++b) codes_[b] = table.signatures_of(bucket.blocks[b]);
+        const BucketView view = {codes_.data(), static_cast<int64_t>(n), static_cast<int64_t>(table.rows_in(bucket.blocks[0]))};
+        bucket.reached = static_cast<size_t>(active().scan_bucket(query_.signatures(bucket.probe.table), view,
+                                                                  static_cast<uint8_t>(least),
+                                                                  {bucket.slots.data(), bucket.scores.data()}));
+        for (size_t i = 0; i < bucket.reached; ++i)
+            __builtin_prefetch(table.rows_of(bucket.blocks[bucket.slots[i] / BLOCK]) + bucket.slots[i] % BLOCK);
+    }
+
+    void judge(Bucket& bucket) {
+        const Buckets& table = *bucket.table;
+        if (bucket.blocks.empty()) return;
+        looked_ += static_cast<int64_t>(table.rows_in(bucket.blocks[0]) + (bucket.blocks.size() - 1) * BLOCK);
+        const int32_t base = query_.least(bucket.probe), before = threshold_.value();
+        for (size_t i = 0; i < bucket.reached; ++i) {
+            const int32_t estimate = base + 2 * bucket.scores[i];
+            if (estimate < before) continue;
+            const uint32_t row = table.rows_of(bucket.blocks[bucket.slots[i] / BLOCK])[bucket.slots[i] % BLOCK];
+            if (!(left_[row / BLOCK] >> (row % BLOCK) & 1)) continue;
+            threshold_.count(estimate);
+            group_.push_back({row, estimate});
+        }
+        threshold_.rise();
+    }
+
+    // The threshold has risen to what the whole group must reach.
+    void end_group() {
+        const size_t before = found_.size();
+        for (const Hopeful& hopeful : group_) {
+            const uint32_t row = hopeful.row, bit = uint32_t{1} << (row % BLOCK);
+            if (hopeful.estimate < threshold_.value() || !(left_[row / BLOCK] & bit)) continue;
+            left_[row / BLOCK] ^= bit;
+            found_.push_back(row);
+            __builtin_prefetch(rows_.tail(row));
+        }
+        group_.clear();
+        if (found_.size() != before) ends_.push_back(found_.size());
+    }
+
+    struct Hopeful {
+        uint32_t row;
+        int32_t estimate;
+    };
+
+    const Tables& tables_;
+    const Rows& rows_;
+    Wiped<float> values_;
+    Probing probing_;
+    const TableQuery query_;
+    Threshold threshold_;
+    const size_t wanted_;
+    const double limit_;
+    std::vector<uint32_t> left_;  // rows that may be found and were not yet, a bit each: so no row is found twice
+    std::vector<uint32_t>& found_;
+    std::vector<size_t>& ends_;
+    Bucket buckets_[PROBES_AHEAD];
+    std::vector<const uint8_t*> codes_;
+    std::vector<Hopeful> group_;  // the rows of this group that reached the threshold when their bucket's turn came
+    int64_t looked_ = 0;
+};
+
+const float* Tables::values(const float* query, float* values) const {
+    const Frame& frame = *settings_.frame;
+    Wiped<float> scratch(frame.scratch()), hashed(frame.d());
+    prepare(query, true, hashed.at(0));  // under cosine the search has made it a direction already
+    active().superbit(frame.view(), hashed.at(0), 1, {values, nullptr, tables() * frame.d(), nullptr}, scratch.at(0));
+    return values;
+}
+
 SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                               std::vector<size_t>& ends) const {
@@ -254,93 +353,7 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
         return {allowed, 0};
     }
 
-    const Frame& frame = *settings_.frame;
-    const Kernels& kernels = active();
-    const int64_t d = frame.d(), count = tables();
-    AlignedVector<float> values(static_cast<size_t>(count * d)), scratch(static_cast<size_t>(frame.scratch()));
-    std::vector<float> hashed(static_cast<size_t>(d));
-    prepare(query, true, hashed.data());  // under cosine the search has made it a direction already
-    kernels.superbit(frame.view(), hashed.data(), 1, {values.data(), nullptr, count * d, nullptr}, scratch.data());
-    Probing probing(values.data(), d, count, settings_.key_bits);
-    const Weights weights(values.data(), d, count, settings_.key_bits, signature_bits());
-    Threshold threshold(*std::max_element(weights.totals.begin(), weights.totals.end()),
-                        std::max(static_cast<double>(wanted),
-                                 std::ceil(limit / 4.0 + effort * 6.0 * static_cast<double>(wanted))));
-    // Rows that may be found and were not yet: a row leaves it when it is, so no row is found twice.
-    std::vector<uint32_t> left = masks;
-    std::vector<const uint32_t*> entries;
-    std::vector<uint32_t> differ, rows_here;
-    std::vector<int32_t> estimates;
-    std::vector<float> unused;
-    int64_t looked = 0;
-    auto look_into = [&](const Probe& probe, const std::vector<Buckets::Block>& blocks) {
-        if (blocks.empty()) return;
-        if (entries.size() < blocks.size() * Buckets::BLOCK_ROWS) entries.resize(blocks.size() * Buckets::BLOCK_ROWS);
-        size_t n = 0;
-        for (Buckets::Block b : blocks)
-            tables_[probe.table].each_in(b, [&](uint32_t, const uint32_t* entry) { entries[n++] = entry; });
-        looked += static_cast<int64_t>(n);
-        if (differ.size() < n) {
-            differ.resize(n);
-            unused.resize(n);
-            rows_here.resize(n);
-            estimates.resize(n);
-        }
-        kernels.disagreements(entries.data(), static_cast<int64_t>(n), weights.signs.data() + 2 * probe.table,
-                              weights.signatures.data() + probe.table * SIGNATURE_BITS, 2, differ.data(), unused.data());
-        const int32_t best = weights.best(probe), least = threshold.value();
-        size_t hopeful = 0;
-        for (size_t i = 0; i < n; ++i) {
-            const int32_t estimate = best - 2 * static_cast<int32_t>(differ[i]);
-            if (estimate < least) continue;
-            const uint32_t row = entries[i][0] - 1;
-            if (!(left[row / BLOCK] >> (row % BLOCK) & 1)) continue;
-            threshold.count(estimate);
-            rows_here[hopeful] = row;
-            estimates[hopeful++] = estimate;
-        }
-        threshold.rise();
-        const size_t before = found.size();
-        for (size_t i = 0; i < hopeful; ++i) {
-            if (estimates[i] < threshold.value()) continue;
-            const uint32_t row = rows_here[i];
-            left[row / BLOCK] ^= uint32_t{1} << (row % BLOCK);
-            found.push_back(row);
-        }
-        if (found.size() == before) return;
-        ends.push_back(found.size());
-    };
-
-    // Some buckets at a time: their heads, then their first blocks, then their second ones and so on are asked for together,
-    // because waiting for memory is most of the work.
-    Probe ahead[PROBES_AHEAD];
-    std::vector<Buckets::Block> blocks[PROBES_AHEAD];
-    const auto enough = static_cast<size_t>(wanted), all = static_cast<size_t>(allowed);
-    for (double done = 0.0;;) {
-        size_t some = 0;
-        while (some < PROBES_AHEAD && probing.next(ahead[some])) {
-            tables_[ahead[some].table].prefetch_head(ahead[some].key);
-            blocks[some++].clear();
-        }
-        if (some == 0) return {looked, 0};
-        for (bool more = true, first = true; more; first = false) {
-            more = false;
-            for (size_t i = 0; i < some; ++i) {
-                const Buckets& table = tables_[ahead[i].table];
-                if (!first && (blocks[i].empty() || blocks[i].back() == Buckets::NONE)) continue;
-                const Buckets::Block b = first ? table.first_block(ahead[i].key) : table.next_block(blocks[i].back());
-                blocks[i].push_back(b);
-                if (b == Buckets::NONE) continue;
-                table.prefetch(b);
-                more = true;
-            }
-        }
-        for (size_t i = 0; i < some; ++i, done += 1.0) {
-            if ((done >= limit && found.size() >= enough) || found.size() == all) return {looked, 0};
-            blocks[i].pop_back();  // the end of the list
-            look_into(ahead[i], blocks[i]);
-        }
-    }
+    return Looking(*this, rows, query, wanted, effort, limit, masks, found, ends).until(static_cast<size_t>(allowed));
 }
 
 // --- What there is -----------------------------------------------------------------------------------------------------
@@ -352,7 +365,7 @@ bool Tables::find(uint32_t row, int64_t table, uint32_t& key) const {
     if (buckets.row_at(place) != row) return false;
     key = buckets.key_at(place);
     bool there = false;
-    buckets.each(key, [&](uint32_t other, const uint32_t*) { there = there || other == row; });
+    buckets.each(key, [&](uint32_t other, uint64_t) { there = there || other == row; });
     return there;
 }
 

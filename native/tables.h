@@ -27,7 +27,7 @@ struct TableSettings final : SourceSettings {
 
 class Tables final : public Source {
 public:
-    static constexpr int64_t MAX_KEY_BITS = 20;   // heads of buckets are a plain array
+    static constexpr int64_t MAX_KEY_BITS = Buckets::MAX_KEY_BITS;  // heads of buckets are a plain array
     static constexpr int64_t SIGNATURE_BITS = 64;
     static constexpr int64_t CENTRED_FROM = 16;   // dimensions
     static constexpr int64_t ROWS_PER_PROBE = 4;  // see the spec
@@ -51,6 +51,7 @@ public:
     bool find(uint32_t row, int64_t table, uint32_t& key) const;
 
 private:
+    class Looking;
     static constexpr uint32_t PIECE_ROWS = 1024;
 
     // The places of PIECE_ROWS rows, (rows, tables), 0 where a row is in no bucket; made when the first comes, gone with the last.
@@ -67,6 +68,8 @@ private:
     int64_t signature_bits() const;
     // What is hashed of a vector; see `hashed` in the spec.
     void prepare(const float* x, bool is_direction, float* hashed) const;
+    // Fills in a query's values, d for each table, and returns them.
+    const float* values(const float* query, float* values) const;
     void hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const;
     void file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint64_t* signatures, int64_t threads);
 

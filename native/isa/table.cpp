@@ -22,6 +22,7 @@ void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
 int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint16_t*, uint32_t*);
 int64_t scan_cell(const ScanQuery&, const CellView&, const CellLimit&, CellEntry*);
+int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
@@ -43,6 +44,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          mean_scores,
                          choose_cells,
                          scan_cell,
+                         scan_bucket,
                          expand,
                          activate};
 

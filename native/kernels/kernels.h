@@ -70,6 +70,20 @@ struct CellEntry {
     int16_t bucket;
 };
 
+// A bucket of the source "tables", in blocks wherever they lie, with codes as above. The first block has `first` rows; all
+// others are full.
+struct BucketView {
+    const uint8_t* const* blocks;
+    int64_t count;
+    int64_t first;
+};
+
+// What was found in a bucket: BLOCK times the number of the block, plus the place in it; and their scores.
+struct BucketFound {
+    uint32_t* slots;
+    uint8_t* scores;
+};
+
 constexpr int64_t CELL_AHEAD = 4;
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
@@ -115,6 +129,8 @@ struct Kernels {
     int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint16_t* marks, uint32_t* out);
     // Rows of a cell within a limit, in their order; returns how many. A key is size * ((2 score - half) * gain - offset).
     int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellEntry* found);
+    // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
+    int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.

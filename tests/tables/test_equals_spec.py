@@ -52,6 +52,21 @@ def test_buckets_and_answers(arguments, isa, make_clustered, spec_of, contents_o
             np.testing.assert_array_equal(distances, expected[1])
 
 
+@pytest.mark.parametrize("effort", [0.05, 0.2, 0.3])
+def test_groups_of_many_buckets(effort, make_clustered, spec_of):
+    """The first group has 50 buckets, more than the core asks for at once, and none may end in its middle."""
+    x, queries = make_clustered(8, N, 40), make_clustered(9, 6, 40)
+    index = Index(40, source="tables", tables=3, key_bits=9, probes=400)
+    index.add(x, ids=range(N))
+    spec = spec_of(index, x)
+    for k in (1, 10):
+        hits = index.search(queries, k, effort=effort)
+        for query, found, distances in zip(queries, hits.ids, hits.distances, strict=True):
+            expected = spec.search(query, k, effort)
+            np.testing.assert_array_equal(found, expected[0])
+            np.testing.assert_array_equal(distances, expected[1])
+
+
 def test_a_record_lies_in_its_own_home_buckets(make_clustered, contents_of):
     """Under cosine whatever its length: the direction is hashed on both sides."""
     x = make_clustered(4, 50, 40)

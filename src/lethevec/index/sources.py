@@ -29,8 +29,8 @@ MAX_PROBES = 1 << 40
 EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
 TABLES = 4
-ROWS_PER_BUCKET = 8
-PROBES_PER_ROOT = 12
+ROWS_PER_BUCKET = 80
+PROBES_PER_ROOT = 1.5
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000
@@ -121,7 +121,7 @@ def default_key_bits(expected: int, dim: int) -> int:
 
 def default_probes(expected: int) -> int:
     """Buckets to look into at effort 1: they grow with the root of the number of records."""
-    return max(100, round(PROBES_PER_ROOT * math.sqrt(expected)))
+    return max(16, round(PROBES_PER_ROOT * math.sqrt(expected)))
 
 
 def refuse_unfit(source: str, hasher: Hasher, ranking: str, keep_vectors: bool) -> None:

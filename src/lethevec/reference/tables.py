@@ -31,6 +31,7 @@ twice, none left out.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,8 +52,12 @@ STREAM = 3 << 32
 ROWS_PER_PROBE = 4
 SIGNATURE_BITS = 64
 CENTRED_FROM = 16
-#: Whole weights of a query's coordinates go up to this.
-LARGEST_WEIGHT = 31
+#: Whole weights of a query's coordinates add up to at most this in every table, so that estimates fit bytes.
+WEIGHT_OF_TABLE = 255
+#: Rows that pass the estimates by key and signature, for each bucket of the plan.
+PASS_PER_PROBE = 2.5
+#: A group of buckets has one for so many buckets before it.
+GROUPING = 8
 
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
@@ -144,10 +149,22 @@ def probing(values: F32) -> Iterator[Probe]:
 
 
 def table_weights(values: F32) -> I64:
-    """Whole weights for a query's values (L, b + s): |value|, scaled and rounded, up to LARGEST_WEIGHT."""
+    """Whole weights for a query's values (L, b + s): |value|, scaled alike in all tables and rounded.
+
+    Rounding adds at most a half to each, so those of a table add up to WEIGHT_OF_TABLE at most.
+    """
     size = np.abs(values.astype(np.float64))
-    scale = LARGEST_WEIGHT / size.max() if size.max() > 0 else 0.0
+    heaviest = float(np.cumsum(size, axis=1)[:, -1].max())  # summed one by one
+    scale = (WEIGHT_OF_TABLE - 0.5 * size.shape[1]) / heaviest if heaviest > 0 else 0.0
     return np.floor(size * scale + 0.5).astype(np.int64)
+
+
+def pass_rank(k: int, effort: float, limit: float, L: int) -> float:
+    """Place among the estimates by key and signature that a row must reach, when `limit` buckets are looked into.
+
+    A row has up to L estimates, so the best L k of them are those of k rows at least, whatever the effort.
+    """
+    return float(max(float(L * k), np.ceil(PASS_PER_PROBE * limit + effort * 6.0 * k)))
 
 
 def probes_for(effort: float, probes: int, records: int, allowed: int) -> float:
@@ -167,10 +184,12 @@ def table_candidates(
 ) -> tuple[I64, list[int] | None]:
     """Rows whose code is to be looked at, for a query with these values (L, b + s), and where each group of them ends.
 
-    `bits` (n, L, b + s) are the signs of the records' values. A group is what one bucket gives: the rows not found
-    before whose estimate, sum(w) - 2 sum(w over the bits that differ), reaches the rank-th largest of all estimates up
-    to its own bucket; everything, until there are as many. A row is judged by what comes before it and beside it alone,
-    so more effort (more buckets, a larger rank) never drops one. At least k rows, where there are as many.
+    `bits` (n, L, b + s) are the signs of the records' values. A group is what some buckets give, one after the other:
+    the rows not found in an earlier group whose estimate, sum(w) - 2 sum(w over the bits that differ), reaches the
+    rank-th largest of all estimates up to the end of the group; everything, until there are as many. A row that lies in
+    several buckets of a group has an estimate for each. Groups are looked into whole, and where they end does not
+    depend on effort: a row is judged by what comes before it and beside it alone, so more effort (more groups, a larger
+    rank) never drops one. At least k rows, where there are as many.
 
     With enough effort all rows are given, and no groups (None).
     """
@@ -182,19 +201,34 @@ def table_candidates(
     weights = table_weights(values)
     estimates = weights.sum(axis=1) - 2 * np.where(bits == (values >= 0), 0, weights).sum(axis=2)
     keys = _signs_as_numbers(np.where(bits[:, :, :b], np.float32(1), np.float32(-1)))
-    passing = Rank(max(k, math.ceil(limit / 4.0 + effort * 6.0 * k)))
+    passing = Rank(pass_rank(k, effort, limit, values.shape[0]))
     rows: list[int] = []
     ends: list[int] = []
-    for number, probe in enumerate(probing(values[:, :b])):
-        if (number >= limit and len(rows) >= k) or len(rows) == count:
+    sequence = probing(values[:, :b])
+    done = 0
+    for end in group_ends(probes):
+        if (done >= limit and len(rows) >= k) or len(rows) == count or done == values.shape[0] << b:
             break
-        here = np.flatnonzero(left & (keys[:, probe.table] == probe.key))
-        kept = here[passing.judge(estimates[here, probe.table].astype(np.float64))]
+        group = list(itertools.islice(sequence, end - done))
+        done += len(group)
+        buckets = [(np.flatnonzero(left & (keys[:, probe.table] == probe.key)), probe.table) for probe in group]
+        here = np.concatenate([bucket for bucket, _ in buckets])
+        kept = here[passing.judge(np.concatenate([estimates[bucket, t] for bucket, t in buckets]).astype(np.float64))]
+        kept = np.unique(kept)
         left[kept] = False
         rows += kept.tolist()
         if len(kept):
             ends.append(len(rows))
     return np.array(rows, dtype=np.int64), ends
+
+
+def group_ends(probes: int) -> Iterator[int]:
+    """After how many buckets groups end: the first has an eighth of what effort 1 looks into, and so has each later one
+    of all before it."""
+    end = -(-probes // GROUPING)
+    while True:
+        yield end
+        end += -(-end // GROUPING)
 
 
 class Rank:

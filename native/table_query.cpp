@@ -1,0 +1,72 @@
+#include "table_query.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "wipe.h"
+
+namespace lethevec {
+
+namespace {
+
+// The part of a score that four bits give, for each of their patterns. Weights of bits that are not there are 0.
+void fill_lookup(const uint8_t* weights, const float* values, int64_t count, uint8_t* lookup) {
+    uint8_t none = 0;  // pattern 0 agrees with what is negative
+    for (int64_t b = 0; b < count; ++b) none = static_cast<uint8_t>(none + (values[b] >= 0.0f ? 0 : weights[b]));
+    lookup[0] = none;
+    for (int64_t b = 0; b < 4; ++b) {
+        const int32_t w = b < count ? weights[b] : 0;
+        const auto gained = static_cast<uint8_t>(b < count && values[b] >= 0.0f ? w : -w);
+        for (int64_t pattern = 0; pattern < int64_t{1} << b; ++pattern)
+            lookup[pattern + (int64_t{1} << b)] = static_cast<uint8_t>(lookup[pattern] + gained);
+    }
+}
+
+}  // namespace
+
+TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits)
+    : key_bits_(key_bits),
+      keys_(static_cast<size_t>(tables * key_bits)),
+      home_(static_cast<size_t>(tables)),
+      key_totals_(static_cast<size_t>(tables)),
+      totals_(static_cast<size_t>(tables)),
+      scans_(static_cast<size_t>(tables)) {
+    const int64_t bits = key_bits + signature_bits, bytes = (signature_bits + 7) / 8;
+    lookups_.assign(static_cast<size_t>(tables * bytes * 32), 0);
+    double heaviest = 0.0;
+    for (int64_t t = 0; t < tables; ++t) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < bits; ++j) sum = sum + std::fabs(static_cast<double>(values[t * d + j]));
+        heaviest = std::max(heaviest, sum);
+    }
+    // Rounding adds at most a half to each.
+    const double scale = heaviest > 0.0 ? (static_cast<double>(MOST) - 0.5 * static_cast<double>(bits)) / heaviest : 0.0;
+    std::vector<uint8_t> weights(static_cast<size_t>(bits));
+    for (int64_t t = 0; t < tables; ++t) {
+        const float* own = values + t * d;
+        const auto table = static_cast<size_t>(t);
+        for (int64_t j = 0; j < bits; ++j) {
+            const auto w = static_cast<uint8_t>(std::fabs(static_cast<double>(own[j])) * scale + 0.5);
+            weights[static_cast<size_t>(j)] = w;
+            totals_[table] += w;
+            if (j >= key_bits) continue;
+            keys_[static_cast<size_t>(t * key_bits + j)] = w;
+            key_totals_[table] += w;
+            home_[table] |= static_cast<uint32_t>(own[j] >= 0.0f) << j;
+        }
+        uint8_t* lookup = lookups_.data() + t * bytes * 32;
+        for (int64_t j = 0; j < signature_bits; j += 4)
+            fill_lookup(weights.data() + key_bits + j, own + key_bits + j, std::min<int64_t>(4, signature_bits - j),
+                        lookup + 4 * j);
+        scans_[table] = {lookup, bytes, 0, 0.0f};
+    }
+    wipe(weights.data(), weights.size());
+}
+
+TableQuery::~TableQuery() {
+    wipe(keys_.data(), keys_.size());
+    wipe(home_.data(), home_.size() * sizeof(uint32_t));
+    wipe(lookups_.data(), lookups_.size());
+}
+
+}  // namespace lethevec
