@@ -16,9 +16,11 @@ constexpr int64_t CHUNK_TARGET = 1 << 20;
 constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
 constexpr int64_t SMALL = 8 << 20;  // bytes of chunks that need no large pages
 constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
-constexpr int64_t HEADS_PER_PIECE = 4096;
+constexpr int64_t BUCKETS_PER_PIECE = 1024;
 constexpr int64_t MIN_BUCKETS = 16;
-constexpr int64_t ROWS_PER_BUCKET = 1;
+// On average; buckets that are still to be split have up to twice as many, and room for seven.
+constexpr int64_t ROWS_PER_BUCKET = 3;
+constexpr int64_t AHEAD = 16;
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -46,12 +48,9 @@ Rows::Rows(Layout layout)
       shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words)),
       chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
       memory_(chunk_bytes(), SMALL),
-      scanned_(aligned(scanned_bytes()), 1) {
+      scanned_(aligned(scanned_bytes()), 1),
+      map_(BUCKETS_PER_PIECE * static_cast<int64_t>(sizeof(MapBucket)), SMALL / 8) {
     for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
-}
-
-Rows::~Rows() {
-    for (auto& piece : heads_) wipe(piece.get(), HEADS_PER_PIECE * sizeof(uint32_t));
 }
 
 int64_t Rows::chunk_bytes() const {
@@ -71,7 +70,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     };
     Chunk chunk;
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
-    chunk.links = reinterpret_cast<Link*>(take(8 * n));
+    chunk.links = reinterpret_cast<MapLink*>(take(8 * n));
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
     chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
@@ -112,98 +111,130 @@ uint32_t Rows::hash(int64_t id) const {
 }
 
 // With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
-int64_t Rows::bucket(uint32_t hash) const {
+int64_t Rows::number(uint32_t hash) const {
     const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
     const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
     return wide < buckets_ ? wide : wide - (int64_t{1} << high);
 }
 
-uint32_t& Rows::head(int64_t b) { return heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)]; }
-uint32_t Rows::head(int64_t b) const {
-    return heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)];
+MapBucket& Rows::bucket(int64_t number) const {
+    return pieces_[static_cast<size_t>(number / BUCKETS_PER_PIECE)][number % BUCKETS_PER_PIECE];
 }
 
 uint32_t Rows::find(int64_t wanted) const {
     const uint32_t hashed = hash(wanted);
-    uint32_t row = head(bucket(hashed));
-    while (row != NONE) {
-        const Link& link = link_of(row);
-        if (link.hash == hashed && id(row) == wanted) break;
-        row = link.next;
+    const MapBucket& own = bucket(number(hashed));
+    for (uint32_t k = 0; k < own.count; ++k)
+        if (own.entries[k].hash == hashed && id(own.entries[k].row) == wanted) return own.entries[k].row;
+    for (uint32_t chain = own.chain; chain;) {
+        const MapLink& link = link_of(chain - 1);
+        if (link.hash == hashed && id(chain - 1) == wanted) return chain - 1;
+        chain = link.next;
     }
-    return row;
+    return NONE;
 }
 
-// A record is found by steps, each of which says where the next one goes: bucket, first row, second row.
 void Rows::ask_for(const int64_t* ids, int64_t i, int64_t n) const {
-    constexpr int64_t STEP = 8;
-    if (i + 3 * STEP < n) {
-        const int64_t b = bucket(hash(ids[i + 3 * STEP]));
-        __builtin_prefetch(&heads_[static_cast<size_t>(b / HEADS_PER_PIECE)][static_cast<size_t>(b % HEADS_PER_PIECE)]);
+    const int64_t end = std::min(n, i + AHEAD + 1);
+    for (int64_t j = i == 0 ? 0 : i + AHEAD; j < end; ++j) __builtin_prefetch(&bucket(number(hash(ids[j]))), 1);
+}
+
+void Rows::put(MapBucket& bucket, MapEntry entry) {
+    if (bucket.count < MapBucket::PLACES) {
+        bucket.entries[bucket.count++] = entry;
+        return;
     }
-    if (i + 2 * STEP < n) ask_for_first(bucket(hash(ids[i + 2 * STEP])));
-    if (i + STEP < n) ask_for_second(bucket(hash(ids[i + STEP])));
-}
-
-void Rows::ask_for_first(int64_t b) const {
-    const uint32_t row = head(b);
-    if (row != NONE) __builtin_prefetch(&link_of(row));
-}
-
-void Rows::ask_for_second(int64_t b) const {
-    const uint32_t row = head(b), second = row == NONE ? NONE : link_of(row).next;
-    if (second != NONE) __builtin_prefetch(&link_of(second));
-}
-
-void Rows::link(uint32_t row) {
-    Link& own = link_of(row);
-    uint32_t& first = head(bucket(own.hash));
-    own.next = first;
-    first = row;
-}
-
-void Rows::unlink(uint32_t row) {
-    const Link& own = link_of(row);
-    uint32_t* at = &head(bucket(own.hash));
-    while (*at != row) at = &link_of(*at).next;
-    *at = own.next;
+    link_of(entry.row) = {bucket.chain, entry.hash};
+    bucket.chain = entry.row + 1;
 }
 
 // The rows of a chain that is no bucket's any more.
-void Rows::relink_all(uint32_t row) {
-    while (row != NONE) {
-        const uint32_t following = link_of(row).next;
-        link(row);
-        row = following;
+void Rows::put_chain(uint32_t chain) {
+    while (chain) {
+        const uint32_t row = chain - 1;
+        MapLink& link = link_of(row);
+        const MapLink was = link;
+        wipe(&link, sizeof link);
+        put(bucket(number(was.hash)), {row, was.hash});
+        chain = was.next;
     }
 }
 
-// One more bucket, which takes its share of the one it was split from. Buckets are split in order, so the rows of those that
-// are next are asked for early.
+// The first of the chain takes the place, or else the last entry.
+void Rows::take_out(MapBucket& bucket, uint32_t place) {
+    if (bucket.chain) {
+        const uint32_t row = bucket.chain - 1;
+        MapLink& link = link_of(row);
+        bucket.entries[place] = {row, link.hash};
+        bucket.chain = link.next;
+        wipe(&link, sizeof link);
+        return;
+    }
+    MapEntry& last = bucket.entries[--bucket.count];
+    bucket.entries[place] = last;
+    wipe(&last, sizeof last);
+}
+
+void Rows::unlink(uint32_t row) {
+    MapBucket& own = bucket(number(hash(id(row))));
+    for (uint32_t k = 0; k < own.count; ++k)
+        if (own.entries[k].row == row) return take_out(own, k);
+    uint32_t* at = &own.chain;
+    while (*at != row + 1) at = &link_of(*at - 1).next;
+    MapLink& link = link_of(row);
+    *at = link.next;
+    wipe(&link, sizeof link);
+}
+
+// The map calls row `from` by the number `to`, which nobody has.
+void Rows::rename(uint32_t from, uint32_t to) {
+    MapBucket& own = bucket(number(hash(id(from))));
+    for (uint32_t k = 0; k < own.count; ++k)
+        if (own.entries[k].row == from) {
+            own.entries[k].row = to;
+            return;
+        }
+    uint32_t* at = &own.chain;
+    while (*at != from + 1) at = &link_of(*at - 1).next;
+    *at = to + 1;
+    link_of(to) = link_of(from);
+}
+
+// One more bucket, which takes its share of the one it was split from. Both are next to those of the last time.
 void Rows::grow_map() {
-    if (buckets_ % HEADS_PER_PIECE == 0) {
-        heads_.reserve(heads_.size() + 1);
-        heads_.emplace_back(new uint32_t[HEADS_PER_PIECE]);
-        std::fill_n(heads_.back().get(), HEADS_PER_PIECE, NONE);
+    if (buckets_ % BUCKETS_PER_PIECE == 0) {
+        pieces_.reserve(pieces_.size() + 1);
+        pieces_.push_back(reinterpret_cast<MapBucket*>(map_.push()));
     }
     const int64_t added = buckets_++;
     if (added == 0) return;
     const int64_t split = added - (int64_t{1} << (63 - __builtin_clzll(static_cast<unsigned long long>(added))));
-    ask_for_first(std::min(split + 16, added));
-    ask_for_second(std::min(split + 8, added));
-    const uint32_t row = head(split);
-    head(split) = NONE;
-    relink_all(row);
+    MapBucket &from = bucket(split), &to = bucket(added);
+    __builtin_prefetch(&bucket(std::min(split + AHEAD, added)), 1);
+    const uint32_t chain = from.chain;
+    from.chain = 0;
+    for (uint32_t k = 0; k < from.count;) {
+        if (number(from.entries[k].hash) == split) {
+            ++k;
+            continue;
+        }
+        put(to, from.entries[k]);
+        take_out(from, k);
+    }
+    put_chain(chain);
 }
 
 void Rows::shrink_map() {
-    ask_for_first(std::max<int64_t>(buckets_ - 17, 0));
-    ask_for_second(std::max<int64_t>(buckets_ - 9, 0));
-    const uint32_t row = head(buckets_ - 1);
-    head(buckets_ - 1) = NONE;
-    --buckets_;
-    relink_all(row);
-    if (buckets_ % HEADS_PER_PIECE == 0) heads_.pop_back();
+    MapBucket& last = bucket(--buckets_);
+    const uint32_t chain = last.chain;
+    last.chain = 0;
+    for (uint32_t k = 0; k < last.count; ++k) put(bucket(number(last.entries[k].hash)), last.entries[k]);
+    wipe(&last, sizeof last);
+    put_chain(chain);
+    if (buckets_ % BUCKETS_PER_PIECE == 0) {
+        pieces_.pop_back();
+        map_.pop();
+    }
 }
 
 uint32_t Rows::append(int64_t id) {
@@ -218,8 +249,8 @@ uint32_t Rows::append(int64_t id) {
     }
     const auto row = static_cast<uint32_t>(size_++);
     chunk_of(row).ids[place(row)] = id;
-    link_of(row).hash = hash(id);
-    link(row);
+    const uint32_t hashed = hash(id);
+    put(bucket(number(hashed)), {row, hashed});
     return row;
 }
 
@@ -227,9 +258,10 @@ void Rows::remove(uint32_t row) {
     unlink(row);
     const auto last = static_cast<uint32_t>(size_ - 1);
     if (row != last) {
-        unlink(last);
+        // The row that will be last after some more removals; by then its bucket is here.
+        if (last >= AHEAD) __builtin_prefetch(&bucket(number(hash(id(last - AHEAD)))), 1);
+        rename(last, row);
         move_row(last, row);
-        link(row);
     }
     wipe_row(last);
     --size_;
@@ -241,7 +273,6 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     const Chunk &a = chunk_of(from), &b = chunk_of(to);
     const int64_t i = place(from), j = place(to);
     b.ids[j] = a.ids[i];
-    b.links[j].hash = a.links[i].hash;
     b.norms[j] = a.norms[i];
     if (layout_.dim) std::memcpy(vector(to), vector(from), static_cast<size_t>(4 * layout_.dim));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
@@ -265,19 +296,16 @@ int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
 int64_t Rows::bytes_of_codes() const {
     return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
 }
-int64_t Rows::bytes_of_map() const { return 16 * size_ + 4 * buckets_; }
+int64_t Rows::bytes_of_map() const { return 16 * size_ + static_cast<int64_t>(sizeof(MapBucket)) * buckets_; }
 int64_t Rows::bytes_allocated() const {
-    return memory_.bytes() + scanned_.bytes() + static_cast<int64_t>(heads_.size()) * HEADS_PER_PIECE * 4;
+    return memory_.bytes() + scanned_.bytes() + map_.bytes();
 }
 
 std::vector<uint8_t> Rows::raw_memory() const {
     std::vector<uint8_t> all;
     memory_.raw_memory(all);
     scanned_.raw_memory(all);
-    for (const auto& piece : heads_) {
-        const auto* at = reinterpret_cast<const uint8_t*>(piece.get());
-        all.insert(all.end(), at, at + HEADS_PER_PIECE * sizeof(uint32_t));
-    }
+    map_.raw_memory(all);
     return all;
 }
 

@@ -6,12 +6,13 @@
 // What a scan reads of every record, norms and first-stage codes, lies side by side for many chunks: spread over the chunks, the
 // same places of each would compete for the same sets of the cache.
 //
-// The map is a linear hash table whose buckets are chains through the rows. It grows and shrinks one bucket at a time, so
-// no single call ever pays for a rehash, and the number of buckets is a function of the number of records.
+// The map is a linear hash table. It grows and shrinks one bucket at a time, so no single call ever pays for a rehash, and the
+// number of buckets is a function of the number of records. A bucket is a line of the cache, so that to find a record, or to
+// find that there is none, is to wait for memory once; the few rows that do not fit are a chain through the rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "pile.h"
@@ -29,16 +30,31 @@ struct Layout {
     int64_t hamming_words = 0; // the whole code, words of 64 bits
 };
 
-// A row's place in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
-struct Link {
-    uint32_t next;  // the next row of the bucket's chain, NONE at its end
+// A row in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
+struct MapEntry {
+    uint32_t row;
     uint32_t hash;  // of the id, as many bits as any bucket's number has
+};
+
+// What is not in use is zero. There is a chain only where all places are taken.
+struct alignas(64) MapBucket {
+    static constexpr uint32_t PLACES = 7;
+    MapEntry entries[PLACES];
+    uint32_t count;
+    uint32_t chain;  // one more than the first row that did not fit, 0 if there is none
+};
+static_assert(sizeof(MapBucket) == 64, "a bucket is a line of the cache");
+
+// A row in its bucket's chain; all zero for others.
+struct MapLink {
+    uint32_t next;  // one more than the next row, 0 at the end
+    uint32_t hash;
 };
 
 struct Chunk {
     int64_t* ids;
     float* norms;
-    Link* links;
+    MapLink* links;
     float* vectors;      // (rows, dim)
     uint8_t* scan;       // (rows / 32, scan_bytes, 32)
     uint32_t* tail;      // (rows, tail_stride): the factor, then the words
@@ -50,7 +66,6 @@ public:
     static constexpr uint32_t NONE = UINT32_MAX;
 
     explicit Rows(Layout layout);
-    ~Rows();
     Rows(const Rows&) = delete;
     Rows& operator=(const Rows&) = delete;
 
@@ -102,15 +117,14 @@ private:
     void add_chunk();
     void drop_chunk();
     uint32_t hash(int64_t id) const;
-    int64_t bucket(uint32_t hash) const;
-    Link& link_of(uint32_t row) const { return chunk_of(row).links[place(row)]; }
-    void ask_for_first(int64_t bucket) const;
-    void ask_for_second(int64_t bucket) const;
-    void relink_all(uint32_t row);
-    uint32_t& head(int64_t bucket);
-    uint32_t head(int64_t bucket) const;
+    int64_t number(uint32_t hash) const;
+    MapBucket& bucket(int64_t number) const;
+    MapLink& link_of(uint32_t row) const { return chunk_of(row).links[place(row)]; }
+    void put(MapBucket& bucket, MapEntry entry);
+    void put_chain(uint32_t chain);
+    void take_out(MapBucket& bucket, uint32_t place);
     void unlink(uint32_t row);
-    void link(uint32_t row);
+    void rename(uint32_t from, uint32_t to);
     void grow_map();
     void shrink_map();
     void move_row(uint32_t from, uint32_t to);
@@ -126,7 +140,8 @@ private:
     Pile scanned_;  // norms and first-stage codes of chunks_together_ chunks each
     uint8_t* together_ = nullptr;  // the last of those
     int64_t buckets_ = 0;
-    std::vector<std::unique_ptr<uint32_t[]>> heads_;
+    std::vector<MapBucket*> pieces_;
+    Pile map_;  // what they point to
 };
 
 }  // namespace lethevec

@@ -28,8 +28,16 @@ struct ByTable {
 template <int K, class In, class Out>
 LETHEVEC_INLINE void transform_block(float* x, int64_t at, In in, Out out) {
     f32s r[K];
-    for (int k = 0; k < K; ++k) r[k] = in.apply(load(x + at + k * LANES), at + k * LANES);
-    for (int h = K / 2; h >= 1; h /= 2)
+    // The first stage reads what it needs itself: of a loop that only fills r, GCC makes a copy through memory, in pieces that
+    // the stages then have to wait for.
+    if (K == 1) r[0] = in.apply(load(x + at), at);
+    for (int k = 0; k < K / 2; ++k) {
+        const int64_t j = at + k * LANES, across = j + K / 2 * LANES;
+        const f32s a = in.apply(load(x + j), j), b = in.apply(load(x + across), across);
+        r[k] = a + b;
+        r[k + K / 2] = a - b;
+    }
+    for (int h = K / 4; h >= 1; h /= 2)
         for (int k = 0; k < K; ++k)
             if ((k & h) == 0) {
                 const f32s a = r[k], b = r[k + h];

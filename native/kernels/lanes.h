@@ -56,10 +56,40 @@ LETHEVEC_INLINE uint32_t nonnegative(f32s v) {
 }
 #endif
 
-LETHEVEC_INLINE f32s minimum(f32s a, f32s b) { return a < b ? a : b; }
-LETHEVEC_INLINE f32s maximum(f32s a, f32s b) { return a > b ? a : b; }
+// a < b ? a : b, which is what the instruction of x86 does to the last bit; compilers make a comparison and a choice of it.
+LETHEVEC_INLINE f32s minimum(f32s a, f32s b) {
+#if defined(LETHEVEC_ISA_AVX512)
+    return (f32s)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(LETHEVEC_ISA_AVX2)
+    return (f32s)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return a < b ? a : b;
+#endif
+}
+LETHEVEC_INLINE f32s maximum(f32s a, f32s b) {
+#if defined(LETHEVEC_ISA_AVX512)
+    return (f32s)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(LETHEVEC_ISA_AVX2)
+    return (f32s)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return a > b ? a : b;
+#endif
+}
 // c where v >= 0, else -c.
 LETHEVEC_INLINE f32s signed_like(f32s v, f32s c) { return v >= 0.0f ? c : -c; }
+
+// a + v * sign for signs of 1 and -1. The product is exact, so the fused multiply-add rounds once, as the addition does.
+LETHEVEC_INLINE f32s plus_signed(f32s a, f32s v, f32s sign) {
+#if defined(LETHEVEC_ISA_AVX512)
+    return (f32s)_mm512_fmadd_ps((__m512)v, (__m512)sign, (__m512)a);
+#elif defined(LETHEVEC_ISA_AVX2)
+    return (f32s)_mm256_fmadd_ps((__m256)v, (__m256)sign, (__m256)a);
+#elif defined(LETHEVEC_ISA_NEON)
+    return (f32s)vfmaq_f32((float32x4_t)a, (float32x4_t)v, (float32x4_t)sign);
+#else
+    return v * sign + a;
+#endif
+}
 
 // One butterfly stage inside a vector: lane j becomes v[j] + v[j ^ H] if bit H of j is 0, else v[j ^ H] - v[j].
 #if !defined(LETHEVEC_ISA_SCALAR)

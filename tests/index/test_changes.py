@@ -241,3 +241,17 @@ def test_the_map_survives_growing_and_shrinking():
         if high:
             np.testing.assert_array_equal(index.get(ids[order[:high]]), x[order[:high]])
     assert len(index) == 0
+
+
+def test_an_emptied_index_is_all_zeros():
+    """Rows, buckets and chains alike: nothing of an id, not even its hash, stays where it was."""
+    rng = np.random.default_rng(6)
+    ids = rng.integers(-(1 << 62), 1 << 62, size=6000)
+    index = lethevec.Index(3, "l2")
+    index.add(rng.normal(size=(6000, 3)), ids=ids)
+    order = rng.permutation(ids)
+    index.forget(order[:2500])
+    for one in order[2500:4000].tolist():
+        index.forget(one)
+    index.forget(order[4000:])
+    assert not any(index._native.raw_memory())

@@ -190,9 +190,12 @@ class Usr(_FrameHasher):
         """T."""
         return int(self._parameters["steps"])
 
+    @cached_property
+    def _entry_gain(self) -> float:
+        return float(np.float32(self.gain / np.sqrt(self.expansion)))
+
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        entry_gain = float(np.float32(self.gain / np.sqrt(self.expansion)))
-        core.usr(self.native_frame, entry_gain, self.steps, x, values, codes, threads)
+        core.usr(self.native_frame, self._entry_gain, self.steps, x, values, codes, threads)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x."""
