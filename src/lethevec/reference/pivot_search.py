@@ -31,9 +31,8 @@ REFERENCE_PART = 2.0
 FIRST_PART = 8.0
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: How much of |mean|^2 counts under cosine. 1 orders cells by the distance to the mean, 0 by the mean distance to members,
-#: which are all of length 1: tight cells are nearer to their members, wide ones have more of them. Half way is best: on
-#: GloVe the same recall took a quarter fewer cells than with 1, and 8 % fewer rows.
+#: How much of |mean|^2 counts under cosine. 1 orders cells by the distance to the mean, 0 by the mean distance to
+#: members, which all have length 1. Half way is best: on GloVe the same recall took a quarter fewer cells than with 1.
 COSINE_SHARE = 0.5
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
