@@ -24,7 +24,8 @@ def experiment(run: Run, prepared: Prepared) -> None:
     wanted = options.peers or PEERS
 
     def measure(field: Field) -> list[Line]:
-        everybody = [*ours(), *(Competitor(peers.ALL[name]().name, name) for name in wanted)]
+        refined = Competitor("lethevec (pivots, refine=1)", "lethevec", {"source": "pivots", "refine": 1})
+        everybody = [*ours(), refined, *(Competitor(peers.ALL[name]().name, name) for name in wanted)]
         together = fits(prepared.data.train.nbytes, len(everybody))
         if not together:
             run.note("  too large to have all of them in memory: one after another, without turns")
