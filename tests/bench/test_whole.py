@@ -196,6 +196,13 @@ def test_mistakes_are_told(
     assert told in capsys.readouterr().err
 
 
+def test_one_run_at_a_time(tmp_path: Path, one_thread: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with results.only_run(tmp_path):
+        assert cli.main(["paper2", "--data", toy(tmp_path / "toy.hdf5", "euclidean"), "--out", str(tmp_path)]) == 2
+    assert "another one is going on" in capsys.readouterr().err
+    assert not (tmp_path / results.NAME).exists()
+
+
 def test_losses_are_told_and_only_losses() -> None:
     def point(name: str, recall: float, rate: float) -> results.Line:
         return {"part": "peers", "data": "toy", "what": "point", "competitor": name, "recall": recall, "rate": rate}

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import LethevecError, MissingDependencyError
 from . import harness, peers, prepared, process, report
 from .prepared import Prepared
-from .results import NAME, Results
+from .results import NAME, Results, only_run
 from .run import Options, Run, last_cpu
 
 #: Parts of a run, in the order in which they are measured: module and what it is.
@@ -129,8 +129,9 @@ def run(arguments: argparse.Namespace, wanted: list[str], given: list[str]) -> i
         figures_or_nothing()
         options = options_of(arguments)
         told = {k: v for k, v in vars(options).items() if k not in ("out", "limit")}
-        results = Results(arguments.out, {"command": command, **told}, resume=arguments.resume)
-        measure(Run(options, results), sets_of(arguments, options), parts)
+        with only_run(arguments.out):
+            results = Results(arguments.out, {"command": command, **told}, resume=arguments.resume)
+            measure(Run(options, results), sets_of(arguments, options), parts)
     elif not (arguments.out / NAME).exists():
         print(f"lethevec bench report: expected results in {arguments.out / NAME}, got none", file=sys.stderr)
         return 2

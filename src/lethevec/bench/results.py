@@ -8,15 +8,37 @@ holds everything that its figures depend on, so other options are another stage.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ..errors import FileError
 from .harness import machine, plain
 
 Line = dict[str, Any]
 NAME = "results.jsonl"
+
+
+@contextmanager
+def only_run(folder: Path) -> Iterator[None]:
+    """Two runs at once would take each other's time, and write into one file. (Where the system has flock.)"""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".running").open("a") as file:
+        try:
+            import fcntl
+        except ImportError:  # pragma: no cover  # Windows
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileError(
+                f"{folder}: expected to be the only run into this folder, but another one is going on; "
+                "stop it, wait for it, or name another folder with --out"
+            ) from None
+        yield
 
 
 class Results:
