@@ -1,6 +1,6 @@
 // Stand-alone: every instruction set against the scalar kernels, bit for bit, on random tables and vectors: more dims,
 // lengths and magnitudes than a golden file can hold. What the scalar kernels of the hash families give is the golden file's
-// to say; those of the index are held against their definitions in agreement_search.h.
+// to say; those of the index are held against their definitions in agreement_search.h and agreement_sources.h.
 //
 //     agreement_check [isa...]
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "agreement.h"
 #include "agreement_search.h"
+#include "agreement_sources.h"
 #include "hashing.h"
 
 namespace {
@@ -84,6 +85,7 @@ int main(int count, char** arguments) {
                 }
         for (const int64_t d : {384, 511, 512, 513, 784, 1536, 2048, 4095, 4096}) check(isas, d, 2, false, true), ++frames;
         agreement::check_search_kernels(isas);
+        agreement::check_source_kernels(isas);
         std::string names;
         for (const std::string& isa : isas) names += " " + isa;
         std::printf("%s%s: %lld frames, %lld comparisons, %d failures\n", agreement::failures ? "FAIL" : "ok", names.c_str(),

@@ -1,0 +1,216 @@
+// The kernels of the sources of candidates: pivots (which cells, which rows of a cell) and tables (which rows of a bucket).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "agreement.h"
+#include "agreement_search.h"
+
+namespace agreement {
+
+// Blocks of a problem scattered over memory, with room for numbers after the codes of each.
+struct Scattered {
+    std::vector<uint8_t> memory;
+    std::vector<const uint8_t*> blocks;
+
+    Scattered(const ScanProblem& problem, int64_t extra, Random& random) {
+        const int64_t code = problem.bytes * BLOCK, stride = code + extra;
+        memory.resize(static_cast<size_t>(stride * problem.blocks));
+        random.fill(memory);
+        std::vector<int64_t> places;
+        for (int64_t b = 0; b < problem.blocks; ++b) places.insert(places.begin() + random.below(b + 1), b);
+        for (int64_t b = 0; b < problem.blocks; ++b) {
+            uint8_t* to = memory.data() + places[static_cast<size_t>(b)] * stride;
+            std::copy_n(problem.codes.data() + b * code, code, to);
+            blocks.push_back(to);
+        }
+        for (int64_t i = 0; i < CELL_AHEAD; ++i) blocks.push_back(blocks.back());
+    }
+    uint8_t* numbers(const ScanProblem& problem, int64_t b) {
+        return memory.data() + (blocks[static_cast<size_t>(b)] - memory.data()) + problem.bytes * BLOCK;
+    }
+};
+
+inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
+    Random random{static_cast<uint64_t>(15000 + bytes * 100 + blocks)};
+    const ScanProblem problem(bytes, blocks, random);
+    Scattered lying(problem, 4 * BLOCK, random);
+    std::vector<float> sizes(static_cast<size_t>(blocks * BLOCK)), offsets(sizes.size());
+    std::vector<uint32_t> places(static_cast<size_t>(blocks));
+    random.fill(places);
+    for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+        const auto half = [&](float number) {  // the upper half of a float
+            uint32_t bits;
+            std::memcpy(&bits, &number, 4);
+            return bits >> 16;
+        };
+        const uint32_t word = half(random.number()) << 16 | half(std::fabs(random.number()));
+        std::memcpy(lying.numbers(problem, row / BLOCK) + 4 * (row % BLOCK), &word, 4);
+        const uint32_t low = word << 16, high = word & 0xffff0000u;
+        std::memcpy(&sizes[static_cast<size_t>(row)], &low, 4);
+        std::memcpy(&offsets[static_cast<size_t>(row)], &high, 4);
+    }
+    const auto bucket_of = [&](int64_t row, const CellLimit& limit, float& key) {
+        const auto i = static_cast<size_t>(row);
+        const volatile float scaled = static_cast<float>(2 * problem.scores[i] - problem.query.half) * problem.query.gain;
+        const volatile float difference = scaled - offsets[i];
+        key = sizes[i] * difference;
+        const volatile float distance = limit.base - key;
+        const volatile float above = distance - limit.low;
+        const volatile float at = above * limit.inverse;
+        return static_cast<int32_t>(at > 0.0f ? (at < limit.last ? at : limit.last) : 0.0f);
+    };
+    for (int turn = 0; turn < 4; ++turn) {
+        const int64_t rows = blocks * BLOCK - random.below(BLOCK);
+        const bool masked = turn % 2 != 0;
+        CellLimit limit{random.number() + 1.0f, -std::numeric_limits<float>::infinity(), random.number() * 0.1f,
+                        50.0f * std::fabs(random.number()), 63.0f, static_cast<int32_t>(random.below(64))};
+        if (turn > 1) limit.least_key = random.number() * 0.1f;
+        const auto what = [&] { return text("scan_cell: bytes, blocks, turn", {bytes, blocks, turn}); };
+        agree(isas, what, [&](const Kernels& kernels) {
+            std::vector<CellEntry> found(static_cast<size_t>(blocks * BLOCK));
+            const CellView view{lying.blocks.data(), places.data(), masked ? problem.masks.data() : nullptr, rows};
+            const int64_t count = kernels.scan_cell(problem.query, view, limit, found.data());
+            int64_t at = 0;
+            bool right = true;
+            for (int64_t row = 0; row < rows; ++row) {
+                if (masked && !(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
+                float key = 0.0f;
+                const int32_t bucket = bucket_of(row, limit, key);
+                if (!(key >= limit.least_key) || bucket > limit.limit) continue;
+                const CellEntry& entry = found[static_cast<size_t>(at++)];
+                right = right && at <= count && entry.bucket == bucket &&
+                        entry.score == problem.scores[static_cast<size_t>(row)] &&
+                        entry.place == places[static_cast<size_t>(row / BLOCK)] + static_cast<uint32_t>(row % BLOCK);
+            }
+            expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
+            found.resize(static_cast<size_t>(count));
+            return Answer().add(found);
+        });
+    }
+}
+
+inline void check_bucket(const Isas& isas, int64_t blocks) {
+    Random random{static_cast<uint64_t>(17000 + blocks)};
+    const ScanProblem problem(8, blocks, random);
+    const Scattered lying(problem, 0, random);
+    for (int turn = 0; turn < 6; ++turn) {
+        const int64_t first = 1 + random.below(BLOCK);
+        const auto least = static_cast<uint8_t>(turn == 0 ? 0 : random.below(256));
+        const auto what = [&] { return text("scan_bucket: blocks, first, least", {blocks, first, least}); };
+        agree(isas, what, [&](const Kernels& kernels) {
+            auto slots = room<uint32_t>(blocks * BLOCK);
+            auto scores = room<uint8_t>(blocks * BLOCK);
+            const int64_t count = kernels.scan_bucket(problem.query, {lying.blocks.data(), blocks, first}, least,
+                                                      {slots.data(), scores.data()});
+            int64_t at = 0;
+            bool right = true;
+            for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+                const uint16_t score = problem.scores[static_cast<size_t>(row)];
+                if ((row < BLOCK && row >= first) || score < least) continue;
+                const auto i = static_cast<size_t>(at++);
+                right = right && at <= count && slots[i] == row && scores[i] == score;
+            }
+            expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
+            slots.resize(static_cast<size_t>(count));
+            scores.resize(static_cast<size_t>(count));
+            return Answer().add(slots).add(scores);
+        });
+    }
+}
+
+inline void check_means(const Isas& isas, int64_t groups, int64_t blocks) {
+    Random random{static_cast<uint64_t>(19000 + groups * 10 + blocks)};
+    std::vector<uint8_t> query(static_cast<size_t>(4 * groups));
+    std::vector<int8_t> means(static_cast<size_t>(blocks * groups * MEANS * 4));
+    // Now and then the largest there can be.
+    for (uint8_t& q : query) q = static_cast<uint8_t>(random.below(3) ? random.below(128) : 127);
+    for (int8_t& m : means) m = static_cast<int8_t>(random.below(3) ? random.below(255) - 127 : random.below(2) ? 127 : -127);
+    const auto what = [=] { return text("mean_scores: groups, blocks", {groups, blocks}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto out = room<int32_t>(blocks * MEANS);
+        kernels.mean_scores(query.data(), groups, means.data(), blocks, out.data());
+        for (int64_t c = 0; c < blocks * MEANS; ++c) {
+            int32_t sum = 0;
+            for (int64_t j = 0; j < 4 * groups; ++j)
+                sum += query[static_cast<size_t>(j)] *
+                       means[static_cast<size_t>((((c / MEANS) * groups + j / 4) * MEANS + c % MEANS) * 4 + j % 4)];
+            expect(out[static_cast<size_t>(c)] == sum, std::string(kernels.name) + " is not by the definition: " + what());
+        }
+        return Answer().add(out);
+    });
+}
+
+inline void check_choice(const Isas& isas, int64_t n) {
+    Random random{static_cast<uint64_t>(21000 + n)};
+    std::vector<float> keys(static_cast<size_t>(n));
+    std::vector<uint32_t> sizes(keys.size());
+    const bool equal = random.below(5) == 0;
+    int64_t filled = 0;
+    for (size_t c = 0; c < keys.size(); ++c) {
+        keys[c] = equal ? 0.5f : random.number();
+        sizes[c] = static_cast<uint32_t>(random.below(4));
+        filled += sizes[c] > 0;
+    }
+    if (filled == 0) return;
+    const int64_t wanted = 1 + random.below(filled);
+    const auto what = [=] { return text("choose_cells: n, wanted", {n, wanted}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        std::vector<uint16_t> marks(keys.size());
+        auto chosen = room<uint32_t>(n);
+        const int64_t count = kernels.choose_cells(keys.data(), sizes.data(), n, wanted, marks.data(), chosen.data());
+        float least = std::numeric_limits<float>::infinity(), best_left = -least;
+        bool right = count >= wanted;
+        for (int64_t c = 0, at = 0; c < n; ++c) {
+            const auto i = static_cast<size_t>(c);
+            const bool taken = at < count && chosen[static_cast<size_t>(at)] == i;
+            at += taken;
+            right = right && !(taken && sizes[i] == 0);
+            if (taken) least = std::min(least, keys[i]);
+            if (!taken && sizes[i] > 0) best_left = std::max(best_left, keys[i]);
+            if (c == n - 1) right = right && at == count;
+        }
+        expect(right && least >= best_left, std::string(kernels.name) + " is not by the definition: " + what());
+        return Answer().add(chosen);
+    });
+}
+
+// Rounding may differ: only how close they are is checked.
+inline void check_products(const Isas& isas, int64_t panels, int64_t d, int64_t n) {
+    Random random{static_cast<uint64_t>(23000 + panels * 1000 + d * 10 + n)};
+    std::vector<float> centres(static_cast<size_t>(panels * PANEL * d)), rows(static_cast<size_t>(n * d));
+    for (float& v : centres) v = random.number();
+    for (float& v : rows) v = random.number();
+    for (const std::string& isa : isas) {
+        use_isa(isa);
+        auto out = room<float>(n * panels * PANEL);
+        active().products(centres.data(), panels, d, rows.data(), n, out.data());
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t c = 0; c < panels * PANEL; ++c) {
+                double sum = 0.0;
+                for (int64_t j = 0; j < d; ++j)
+                    sum += static_cast<double>(rows[static_cast<size_t>(i * d + j)]) *
+                           static_cast<double>(centres[static_cast<size_t>(((c / PANEL) * d + j) * PANEL + c % PANEL)]);
+                const double got = static_cast<double>(out[static_cast<size_t>(i * panels * PANEL + c)]);
+                expect(std::fabs(got - sum) <= 1e-6 * static_cast<double>(d), isa + ": " + text("products: panels, d, n", {panels, d, n}));
+            }
+        ++comparisons;
+    }
+}
+
+inline void check_source_kernels(const Isas& isas) {
+    for (const int64_t bytes : {1, 2, 7, 13, 16, 17, 33, 64})
+        for (int64_t blocks = 1; blocks <= 9; ++blocks) check_cell(isas, bytes, blocks);
+    for (int64_t blocks = 1; blocks <= 12; ++blocks) check_bucket(isas, blocks);
+    for (const int64_t groups : {1, 2, 25, 32, 200})
+        for (int64_t blocks = 1; blocks <= 4; ++blocks) check_means(isas, groups, blocks);
+    for (int64_t n = 1; n <= 200; ++n) check_choice(isas, n);
+    for (const int64_t n : {1023, 2617}) check_choice(isas, n);
+    for (const int64_t panels : {1, 3})
+        for (const int64_t d : {1, 3, 16, 100})
+            for (const int64_t n : {1, 5, 6, 7, 97}) check_products(isas, panels, d, n);
+}
+
+}  // namespace agreement
