@@ -99,7 +99,9 @@ void Rows::drop_chunk() {
     chunks_.pop_back();
     if (chunks() % chunks_together_ == 0) {
         scanned_.pop();
-        together_ = chunks_.empty() ? nullptr : reinterpret_cast<uint8_t*>(chunks_[chunks_.size() - static_cast<size_t>(chunks_together_)].norms);
+        // Norms come first in what chunks have together.
+        const size_t before = chunks_.size() - static_cast<size_t>(chunks_together_);
+        together_ = chunks_.empty() ? nullptr : reinterpret_cast<uint8_t*>(chunks_[before].norms);
     }
 }
 
@@ -297,9 +299,7 @@ int64_t Rows::bytes_of_codes() const {
     return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
 }
 int64_t Rows::bytes_of_map() const { return 16 * size_ + static_cast<int64_t>(sizeof(MapBucket)) * buckets_; }
-int64_t Rows::bytes_allocated() const {
-    return memory_.bytes() + scanned_.bytes() + map_.bytes();
-}
+int64_t Rows::bytes_allocated() const { return memory_.bytes() + scanned_.bytes() + map_.bytes(); }
 
 std::vector<uint8_t> Rows::raw_memory() const {
     std::vector<uint8_t> all;

@@ -119,8 +119,9 @@ int64_t choose_cells(const float* keys, const uint32_t* sizes, int64_t n, int64_
     const float scale = high > low ? static_cast<float>(INTERVALS - 1) / (high - low) : 0.0f;
     // Interval 0 is for empty cells.
     for (int64_t c = 0; c < n; ++c) {
+        constexpr auto LAST = static_cast<float>(INTERVALS - 1);
         const float at = (keys[c] - low) * scale;
-        const auto interval = static_cast<int32_t>(at < static_cast<float>(INTERVALS - 1) ? at : static_cast<float>(INTERVALS - 1));
+        const auto interval = static_cast<int32_t>(at < LAST ? at : LAST);
         marks[c] = static_cast<uint16_t>(sizes[c] > 0 ? interval + 1 : 0);
     }
     uint32_t counts[2][INTERVALS + 1] = {};  // two of them, so that equal neighbours do not wait for each other
