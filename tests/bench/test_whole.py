@@ -108,6 +108,7 @@ def check_results(lines: list[dict[str, Any]]) -> None:
     assert {line["competitor"] for line in curves} == {
         "lethevec (default)",
         "lethevec (scan)",
+        "lethevec (pivots, refine=1)",
         "Faiss Flat (exact)",
         "Faiss RaBitQfs + refine",
     }
