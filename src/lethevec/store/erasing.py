@@ -29,6 +29,7 @@ from ..forgetting.residue import (
 )
 from .checkpoint import BusyError
 from .connection import translated
+from .copying import remove_unfinished
 from .files import FileSource, RawFile
 from .ledger import Ledger
 from .pages import owner
@@ -134,6 +135,7 @@ class Eraser:
             self._tried = True
             try:
                 session.tables.destroy_keys()
+                remove_unfinished(session.path)
                 scrubbed = session.checkpointer.run(timeout)
                 numbers = list(self._ledger.waiting())
                 residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
