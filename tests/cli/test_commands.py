@@ -233,6 +233,32 @@ def test_export_replaces_nothing_unasked(run, store, tmp_path):
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 60
 
 
+def test_a_backup_is_replaced_when_the_new_one_is_whole(run, store, tmp_path, monkeypatch):
+    run("export", store, "copy.lethe")
+    before = (tmp_path / "copy.lethe").read_bytes()
+
+    def fails(self, path):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lethevec.Store, "backup", fails)
+        assert "no space" in run("export", store, "copy.lethe", "--force", code=1).stderr
+    assert (tmp_path / "copy.lethe").read_bytes() == before
+    run("forget", store, "--subject", "ann-the-first")
+    run("export", store, "copy.lethe", "--force")
+    assert (tmp_path / "copy.lethe").read_bytes() != before
+
+
+@pytest.mark.parametrize("arguments", [(), ("--receipts",)])
+def test_an_export_never_replaces_the_store_itself(run, store, tmp_path, arguments):
+    before = digest(store)
+    (tmp_path / "link.lethe").symlink_to(store)
+    for name in (str(store), "link.lethe", *(["keys"] if arguments else [])):
+        target = f"{store}-keys" if name == "keys" else name
+        assert "one of the store itself" in run("export", store, target, "--force", *arguments, code=1).stderr
+    assert digest(store) == before
+
+
 def test_ids_of_both_kinds_need_jsonl(run, tmp_path, vectors):
     with lethevec.open(tmp_path / "both.lethe", dim=6, metric="l2") as db:
         db.add(vectors[:3], ids=[7, "7", "a"])

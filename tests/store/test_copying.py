@@ -44,7 +44,8 @@ def die_copying(code: str, store: Path, target: Path) -> Path:
     done = subprocess.run([sys.executable, "-c", code, str(store), str(target)], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     (left,) = target.parent.iterdir()
-    assert left.name.startswith(target.name) and left.stat().st_size
+    assert left.name.startswith(target.name)
+    assert left.stat().st_size
     return left
 
 
@@ -94,9 +95,13 @@ def test_a_copy_that_is_being_written_stays(filled, apart):
 
 
 def test_one_that_fails_leaves_nothing(filled, apart, tmp_path):
-    with pytest.raises(ZeroDivisionError), building(filled.path, apart / "copy") as place:
-        place.write_text("half")
-        raise ZeroDivisionError
+    def copy():
+        with building(filled.path, apart / "copy") as place:
+            place.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        copy()
     assert list(apart.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir() if "-copy-" in path.name] == []
 
@@ -107,7 +112,8 @@ def test_only_what_bears_the_token_is_removed(filled, apart):
     note = filled.path.with_name(filled.path.name + "-copy-0123456789abcdef")
     note.write_bytes(os.fsencode(precious))
     assert remove_unfinished(filled.path) == 0
-    assert precious.exists() and not note.exists()
+    assert precious.exists()
+    assert not note.exists()
 
 
 def test_one_that_cannot_be_removed_holds_the_receipt_back(filled, apart):
@@ -119,4 +125,5 @@ def test_one_that_cannot_be_removed_holds_the_receipt_back(filled, apart):
         filled.forget(["person-0000-of-many"])
     place.rmdir()
     (receipt,) = filled.complete_erasures()
-    assert receipt.records == 1 and not note.exists()
+    assert receipt.records == 1
+    assert not note.exists()

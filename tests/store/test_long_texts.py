@@ -1,5 +1,7 @@
-"""Ids, subjects and payloads from a few letters to many pages: they fill SQLite's trees of tables and of indexes several
-levels deep, with overflow pages, and nothing of what is forgotten stays in any of them."""
+"""Ids, subjects and payloads from a few letters to many pages leave nothing when they are forgotten.
+
+They fill SQLite's trees, those of tables and those of indexes, several levels deep and with overflow pages.
+"""
 
 from __future__ import annotations
 

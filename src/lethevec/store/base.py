@@ -159,7 +159,7 @@ class StoreBase:
             codes.complete = True
 
     def _recover(self) -> None:
-        """Do what a crash may have left: half a copy, an unscrubbed log, erasures without a receipt. It waits for nobody."""
+        """Do what a crash has left: half a copy, an unscrubbed log, erasures without a receipt. It waits for nobody."""
         with suppress(FileError, OSError):  # an erasure says so if it is in the way
             remove_unfinished(self._session.path)
         self._eraser.try_complete()

@@ -1,9 +1,10 @@
 """Copies while they are written: noted beside the store, so that what a killed one leaves is removed.
 
 A backup or an export is built under another name and renamed when it is whole. One that is killed on the way leaves a
-file with records in it, in whatever folder it was to go to. So that name has a token in it, and `people.lethe-copy-TOKEN`,
-the note, says where the file is. Whoever copies holds a lock on the note; a note that nobody holds is of a copy that
-died. A writer removes the file and its note when it opens the store, and before it signs a receipt.
+file with records in it, in whatever folder it was to go to. So that name has a token in it, and a note beside the
+store, `people.lethe-copy-TOKEN`, says where the file is. Whoever copies holds a lock on the note; a note that nobody
+holds is of a copy that died. A writer removes the file and its note when it opens the store, and before it signs a
+receipt.
 
 Only files that have the token of their note in their name are removed. A reader that may not write to the folder of the
 store cannot leave a note.
