@@ -24,7 +24,7 @@ from ..forgetting.verify import Verification
 from ..progress import Progress
 from . import backups, checking, rows
 from .connection import translated
-from .engine import Factory, IndexFactory
+from .engine import IndexFactory
 from .erasing import Traces, sample_step
 from .files import StoreFiles
 from .ids import Id, check_ids, check_text
@@ -256,7 +256,6 @@ def open(
     index: dict[str, Any] | None = None,
     encrypt: bool | None = None,
     drop_unreadable: bool = False,
-    _factory: Factory | None = None,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -274,7 +273,7 @@ def open(
         raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
     if encrypt is not None and not isinstance(encrypt, bool):
         raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
-    factory = IndexFactory() if _factory is None else _factory
+    factory = IndexFactory()
     keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
     session, lock = open_session(
         path,
