@@ -266,6 +266,15 @@ def open(
     `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
     file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
     copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(folder.name + "/people.lethe", dim=2, metric="l2") as db:
+    ...     db.add([[0, 1], [2, 0]], ids=["a", "b"])
+    >>> with open(folder.name + "/people.lethe", read_only=True) as db:  # it knows what it is
+    ...     len(db), db.dim, db.metric
+    (2, 2, 'l2')
+    >>> folder.cleanup()
     """
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e6:
         raise ParameterError(f"timeout: expected seconds from 0 to 1e6, got {timeout!r}")
