@@ -6,6 +6,7 @@ import io
 import json
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -405,7 +406,26 @@ def test_forget_ids(run, ask, store, tmp_path):
     assert digest(store) == before
     assert ask("forget", store, "10", "3", "--ignore-unknown")["forgotten"] == 1
     assert "got one that is there already" in run("forget", store, "11", "--receipt", "ids.txt", code=1).stderr
+    # A file that cannot be written is refused before anything is forgotten; an unknown id leaves no empty file.
+    assert "can be written" in run("forget", store, "11", "--receipt", "none/r.json", code=1).stderr
+    assert run("search", store, "--id", "11", "-k", "1").stdout
+    run("forget", store, "no such id", "--receipt", "new.json", code=1)
+    assert not (tmp_path / "new.json").exists()
     assert "11" in [str(i) for i in range(60) if i in lethevec.open(store, read_only=True)]
+
+
+def test_a_receipt_that_cannot_be_written(run, ask, store, tmp_path, monkeypatch):
+    class Full:
+        name = "r.json"
+
+        def write(self, data):
+            raise OSError("no space left")
+
+    monkeypatch.setattr(erasure, "_receipt_file", lambda path: nullcontext(Full()))
+    told = run("forget", store, "11", "--receipt", "r.json", code=1).stderr
+    assert "the records are forgotten, but the receipt could not be written here (no space left)" in told
+    assert "the store keeps it, with number 1" in told
+    assert ask("verify", store, "1", "--id", "11")["verified"]
 
 
 def test_a_terminal_is_asked_first(run, store, monkeypatch):
