@@ -136,22 +136,22 @@ class TestErasure:
     def test_vectors_of_small_whole_numbers_and_zeros(self, make, tmp_path, unaccounted, dim, search_all):
         """The end of a living vector, and the zeros of a free page after it, spell a piece of a forgotten one."""
         rng = np.random.default_rng(3)
-        living = rng.integers(1, 5, size=(300, dim)).astype(np.float32)
-        # Everything that the last two numbers of a living vector and zeros can spell.
         pairs = [(a, b) for a in range(1, 5) for b in range(1, 5)]
-        forgotten = np.array([[a, b, *[0] * 6] * (dim // 8) for a, b in pairs] * 10, dtype=np.float32)
-        mixed = rng.permutation(300 + len(forgotten))
-        everything = np.concatenate([living, forgotten])[mixed]
+        blocks, gone = [], []
+        for _ in range(20 if dim < 100 else 6):  # pages of living ones, and pages that will be free
+            living = rng.integers(1, 5, size=(17, dim)).astype(np.float32)
+            # Everything that the last two numbers of a living vector and zeros can spell.
+            forgotten = np.array([[a, b, *[0] * 6] * (dim // 8) for a, b in pairs] * 3, dtype=np.float32)
+            gone += range(sum(map(len, blocks)) + 17, sum(map(len, blocks)) + 17 + len(forgotten))
+            blocks += [living, forgotten]
+        everything = np.concatenate(blocks)
         db = make(dim=dim)
         db.add(everything, ids=range(len(everything)))
-        db.add(rng.normal(size=(200, dim)), ids=range(1000, 1200))
-        db.forget(range(1000, 1200))  # leaves free pages
-        gone = np.flatnonzero(mixed >= 300).tolist()
-        for part in (gone[::2], gone[1::2]):
+        for part in (gone[: len(gone) // 2], gone[len(gone) // 2 :]):
             receipt = db.forget(part, search_all=search_all)
             assert receipt["residue"]["patterns"] > 0
             assert unaccounted(db.path) == {}
-            assert db.verify(receipt, ids=part, vectors=everything[part[:5]])
+            assert db.verify(receipt, ids=part[:5], vectors=everything[part[:16]])
 
     def test_words_of_the_schema_as_subject(self, make, vectors):
         db = make()
