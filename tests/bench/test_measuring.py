@@ -194,6 +194,11 @@ def test_one_that_fails_is_out_and_the_rest_goes_on(field: turns.Field) -> None:
     assert field.lines == [{"what": "out", "competitor": "broken", "error": "time: it broke"}]
 
 
+def test_who_is_out_says_why_but_not_where(field: turns.Field) -> None:
+    field.out("a", error="save: OSError: [Errno 28] no space: '/home/ann/x/file.bin' (at /srv/data/y.py:7), 3/4 done")
+    assert field.lines[-1]["error"] == "save: OSError: [Errno 28] no space: 'file.bin' (at y.py:7), 3/4 done"
+
+
 def test_pareto_keeps_what_nothing_beats() -> None:
     points = [(0.9, 100.0), (0.95, 50.0), (0.8, 90.0), (0.9, 80.0), (0.99, 50.0)]
     assert turns.pareto(points) == [(0.9, 100.0), (0.99, 50.0)]

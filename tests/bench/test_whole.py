@@ -216,6 +216,21 @@ def test_losses_are_told_and_only_losses() -> None:
     assert len(said) == 3  # nobody reaches 0.99
 
 
+def test_one_of_ours_that_fails_is_not_passed_over() -> None:
+    def line(name: str, level: float, traces: int = 0) -> results.Line:
+        told = {"part": "paper3", "data": "toy", "what": "decay", "competitor": name}
+        return {**told, "level": level, "deleted": round(100 * level), "traces": traces}
+
+    whole = [line("lethevec, in memory", level) for level in (0.0, 0.1, 0.5)]
+    lines = [*whole, line("lethevec, durable", 0.0), line("lethevec, durable", 0.1), line("other", 0.5, traces=3)]
+    clean = (
+        "No piece of a forgotten vector is found in our files after any of the deletions; in those of other they are."
+    )
+    failed = "lethevec, durable did not get through all of them: see the end."
+    assert report.analysis.meaning(lines, "toy") == [clean, failed]
+    assert report.analysis.meaning([*lines, line("lethevec, durable", 0.5)], "toy") == [clean]
+
+
 def test_results_are_plain_json(tmp_path: Path) -> None:
     made = results.Results(tmp_path, {"path": Path("x")})
     made.stage("p", "d", [{"array": np.arange(3), "number": np.float32(0.5)}], "k")

@@ -71,3 +71,14 @@ def run(monkeypatch, tmp_path) -> Run:
 def ask(run) -> Callable[..., Any]:
     """Run a command with --json and give back what it says."""
     return lambda *arguments, **options: json.loads(run(*arguments, "--json", **options).stdout)
+
+
+@pytest.fixture
+def digest() -> Callable[[Path], str]:
+    """The digest of a store as it is now."""
+
+    def digest(path: Path) -> str:
+        with lethevec.open(path, read_only=True) as db:
+            return db.digest()
+
+    return digest

@@ -290,6 +290,15 @@ def test_a_pipe_gives_what_the_file_gives(tmp_path: Path, name: str) -> None:
     assert name == "arrow" or not stream.closed
 
 
+def test_a_pipe_of_arrow_may_have_the_form_of_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.feather", sample(23, 5))
+    whole = path.read_bytes()
+    assert whole.startswith(b"ARROW1")
+    for stream in (io.BytesIO(whole), io.BufferedReader(Pipe(whole))):
+        parts = list(iter_stream(stream, "arrow"))
+        np.testing.assert_array_equal(np.concatenate([part.vectors for part in parts]), sample(23, 5))
+
+
 def test_a_pipe_that_lies(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", sample(8, 3))
     whole = (tmp_path / "a.npy").read_bytes()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethevec.forgetting import residue
-from lethevec.forgetting.residue import MemorySource, Needle, id_needles, search, text_needles, vector_needles
+from lethevec.forgetting.residue import MemorySource, Needle, Paged, id_needles, search, text_needles, vector_needles
 
 RNG = np.random.default_rng(7)
 VECTOR = RNG.normal(size=24).astype(np.float32)
@@ -177,3 +177,19 @@ def test_varints_as_sqlite_reads_them(value: int):
         result = result << 7 | byte & 0x7F
         assert bool(byte & 0x80) == (place < len(data) - 1)
     assert result == value
+
+
+def test_in_pages_nothing_goes_on_from_one_to_the_next():
+    piece = bytes(range(1, 41))
+    pages = [bytes(40) + piece[:24], piece[24:] + bytes(48), bytes(7) + piece + bytes(17)]
+    plain = MemorySource("f", b"".join(pages))
+    needles = [Needle("piece", piece)]
+    everywhere = {finding.offset for finding in search([plain], needles).findings}
+    within = {finding.offset for finding in search([Paged(plain, 64, 64)], needles).findings}
+    assert any(offset < 64 < offset + 16 for offset in everywhere), "some windows stand across the first two pages"
+    assert within == {offset for offset in everywhere if offset % 64 + 16 <= 64}
+    # Of pages with something between them, only what is in them counts.
+    apart = MemorySource("f", b"".join(page + piece[:16] for page in pages))
+    assert {f.offset for f in search([Paged(apart, 80, 64)], needles).findings} == {
+        offset // 64 * 80 + offset % 64 for offset in within
+    }

@@ -16,6 +16,7 @@ import pytest
 
 import lethevec
 from lethevec.errors import FormatError, IncompleteWriteError
+from lethevec.index import snapshot
 
 DIM = 10
 CONFIGURATIONS = {
@@ -286,6 +287,40 @@ def test_an_interrupt_leaves_no_file(tools, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         index.save(tmp_path / "snapshot")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import lethevec
+index = lethevec.Index(dim=8, metric="l2")
+index.add(np.load(sys.argv[2]), ids=range(20))
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+index.save(sys.argv[1])
+"""
+
+
+def test_what_a_killed_save_has_left_goes_with_the_next(tmp_path):
+    x = np.random.default_rng(4).normal(size=(20, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    target = folder / "s"
+    subprocess.run([sys.executable, "-c", KILLED, str(target), str(tmp_path / "x.npy")], check=False)
+    (left,) = folder.iterdir()
+    assert x[3].tobytes() in left.read_bytes()
+    index = lethevec.Index(dim=8, metric="l2")
+    index.add(x, ids=range(20))
+    index.forget(3)
+    index.save(folder / "other")  # not its own
+    assert left.exists()
+    handle, going_on = snapshot._temporary(target)
+    mine = folder / ".s.notes.tmp"
+    mine.write_text("not one of ours")
+    index.save(target)
+    assert sorted(folder.iterdir()) == sorted([target, folder / "other", going_on, mine])
+    assert not any(x[3].tobytes() in path.read_bytes() for path in folder.iterdir())
+    os.close(handle)
 
 
 def test_it_is_synced_before_it_is_renamed(tools, tmp_path, monkeypatch):

@@ -131,6 +131,28 @@ class TestErasure:
         assert receipt["residue"]["found"] == 0
         assert db.get("the-second-twin")[0].subject == "the-family"
 
+    @pytest.mark.parametrize("dim", [64, 1280])  # in leaves, and on overflow pages
+    @pytest.mark.parametrize("search_all", [False, True])
+    def test_vectors_of_small_whole_numbers_and_zeros(self, make, tmp_path, unaccounted, dim, search_all):
+        """The end of a living vector, and the zeros of a free page after it, spell a piece of a forgotten one."""
+        rng = np.random.default_rng(3)
+        pairs = [(a, b) for a in range(1, 5) for b in range(1, 5)]
+        blocks, gone = [], []
+        for _ in range(20 if dim < 100 else 6):  # pages of living ones, and pages that will be free
+            living = rng.integers(1, 5, size=(17, dim)).astype(np.float32)
+            # Everything that the last two numbers of a living vector and zeros can spell.
+            forgotten = np.array([[a, b, *[0] * 6] * (dim // 8) for a, b in pairs] * 3, dtype=np.float32)
+            gone += range(sum(map(len, blocks)) + 17, sum(map(len, blocks)) + 17 + len(forgotten))
+            blocks += [living, forgotten]
+        everything = np.concatenate(blocks)
+        db = make(dim=dim)
+        db.add(everything, ids=range(len(everything)))
+        for part in (gone[: len(gone) // 2], gone[len(gone) // 2 :]):
+            receipt = db.forget(part, search_all=search_all)
+            assert receipt["residue"]["patterns"] > 0
+            assert unaccounted(db.path) == {}
+            assert db.verify(receipt, ids=part[:5], vectors=everything[part[:16]])
+
     def test_words_of_the_schema_as_subject(self, make, vectors):
         db = make()
         db.add(vectors[:3], ids=[1, 2, 3], subjects=["records_subject", "lethevec-receipt", "configuration"])

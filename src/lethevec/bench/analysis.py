@@ -299,10 +299,16 @@ def _forgetting(lines: list[Line], data: str) -> list[str]:
             f"Forgetting one record takes {duration(one)}{stored}; training anew, as the paper has its learned rivals "
             f"do, {duration(min(costs))} to {duration(max(costs))}."
         )
-    last = [line for line in of(lines, "paper3", data, "decay") if line["deleted"]]
+    decay = of(lines, "paper3", data, "decay")
+    last = [line for line in decay if line["deleted"]]
     leaky = sorted({line["competitor"].split(",")[0] for line in last if line["traces"]})
     clean = [line for line in last if is_ours(line["competitor"])]
     if clean and not any(line["traces"] for line in clean):
         rest = f"; in those of {', '.join(leaky)} they are" if leaky else ""
         said.append(f"No piece of a forgotten vector is found in our files after any of the deletions{rest}.")
+    levels = {line["level"] for line in last}
+    reached = {line["competitor"]: set[float]() for line in decay if is_ours(line["competitor"])}
+    for line in clean:
+        reached[line["competitor"]].add(line["level"])
+    said += [f"{name} did not get through all of them: see the end." for name in reached if reached[name] != levels]
     return said

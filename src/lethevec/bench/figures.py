@@ -21,11 +21,12 @@ OURS = {
     "lethevec (pivots)": "#e8590c",
     "lethevec (scan)": "#d6336c",
     "lethevec (tables)": "#862e9c",
+    "lethevec (pivots, refine=1)": "#f59f00",
     "lethevec, in memory": "#b3001b",
     "lethevec, durable": "#e8590c",
     "USR (T = 17), ours": "#e8590c",
 }
-REST = ("#1f77b4", "#2ca02c", "#17becf", "#8c6d31", "#636363", "#393b79", "#5254a3", "#637939", "#7b4173", "#3182bd")
+REST = ("#1f77b4", "#2ca02c", "#17becf", "#8c6d31", "#868e96", "#1f2a6b", "#9e8cc9", "#94a500", "#000000", "#74b9f0")
 MARKS = "osD^vP*X<>"
 
 
@@ -204,10 +205,9 @@ def draw_decay(lines: list[Line], data: str, folder: Path) -> Figure | None:
         all_axes[0].plot(deleted, [line["recall"] for line in part], label=name, **look)
         all_axes[1].plot(deleted, [line["file_bytes"] / part[0]["file_bytes"] * 100 for line in part], **look)
         if any(line["control"] for line in part):  # else the vectors are not in the files to begin with
-            # Many are at 0 or at 100: a little apart, so that all can be seen.
-            apart = 1.3 * len(all_axes[2].lines)
-            moved = [share - apart if share > 50 else share + apart for share in shares[1:]]
-            all_axes[2].plot(deleted[1:], moved, **look)
+            # Many are at 0 or at 100: side by side, so that all can be seen where they are.
+            aside = 1.5 * len(all_axes[2].lines)
+            all_axes[2].plot([level + aside for level in deleted[1:]], shares[1:], **look)
         rows += [
             (name, d, line["recall"], line["bytes"], line["file_bytes"], s, line["control"])
             for d, s, line in zip(deleted, shares, part, strict=True)
@@ -223,8 +223,8 @@ def draw_decay(lines: list[Line], data: str, folder: Path) -> Figure | None:
     head = ("by", "% deleted", "recall", "bytes in memory", "bytes in files", "% with traces", "living found (control)")
     save(figure, folder, f"decay-{data}", head, rows)
     caption = "After 10 %, 50 % and 90 % of the points were deleted by each library's own call. Quantised indexes, in "
-    caption += "whose files the living vectors cannot be found either, are not in the third picture. Lines that would "
-    caption += "lie on each other there are drawn a little apart."
+    caption += "whose files the living vectors cannot be found either, are not in the third picture. Marks that would "
+    caption += "lie on each other there are drawn side by side."
     return Figure(f"decay-{data}", f"{data}: recall, files and residue after deletions", caption)
 
 

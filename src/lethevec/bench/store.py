@@ -1,13 +1,13 @@
 """The durable store: how long adding, opening and forgetting take, and how often the disk is waited for.
 
     python -m lethevec.bench.store [--sizes 10000 1000000] [--dim 100] [--folder .] [--encrypt]
-                                   [--family usr] [--source pivots]
+                                   [--family usr] [--source pivots] [--refine 1]
 
 A forget waits for the disk several times (fsync), so its time is mostly that of the disk; the number of waits is
 counted with strace where that is installed. `--folder` says where the stores are made: on the disk that you care
-about. `--encrypt` makes sealed stores, `--family` and `--source` say what index they have. Where codes are kept
-(`usr`, `simhash`), a copy without them, a backup, is opened as well. "CPU" is the time of all threads of this process:
-what a busy machine says of the rest is mostly about the others on it.
+about. `--encrypt` makes sealed stores; `--family`, `--source` and `--refine` say what index they have. Where codes are
+kept (`usr`, `simhash`), a copy without them, a backup, is opened as well. "CPU" is the time of all threads of this
+process: what a busy machine says of the rest is mostly about the others on it.
 """
 
 from __future__ import annotations
@@ -184,13 +184,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encrypt", action="store_true")
     parser.add_argument("--family", choices=[name for name in FAMILIES if name != "faiss-lsh"])
     parser.add_argument("--source", choices=SOURCES)
+    parser.add_argument("--refine", type=int, help="with --source pivots")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, help="folder for the results")
     options = parser.parse_args(arguments)
     report = Report("store", {**vars(options), "folder": str(options.folder)}, options.out)
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     try:
-        index = {name: value for name in ("family", "source") if (value := getattr(options, name))}
+        index = {name: value for name in ("family", "source", "refine") if (value := getattr(options, name))}
         columns = {
             size: measure(report, folder, size, options.dim, options.rounds, options.encrypt, index)
             for size in options.sizes

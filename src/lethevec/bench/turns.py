@@ -8,6 +8,7 @@ setting's rate is the median of its rounds. Ground truth is counted here, in the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,7 +102,8 @@ class Field:
             return None
 
     def out(self, name: str, **why: str) -> None:
-        """One that is out, by name."""
+        """One that is out, by name, and why: without folders, for where files lie is nobody's business."""
+        why = {key: re.sub(r"(?<![\w.])/(?:[^\s/:'\"()]+/)+", "", text) for key, text in why.items()}
         self.note(f"  {name}: {next(iter(why))}: {next(iter(why.values()))}")
         self.lines.append({"what": "out", "competitor": name, **why})
         worker = self.workers.pop(name, None)

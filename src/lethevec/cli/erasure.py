@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 import numpy as np
@@ -65,10 +67,8 @@ def forget(
     """
     if sum((bool(ids), subject is not None, ids_from is not None)) != 1:
         raise click.UsageError("expected one of ID..., --subject and --ids-from")
-    if receipt is not None and receipt.exists():
-        raise FileError(f"{receipt}: expected a new file for the receipt, got one that is there already")
     begin = time.perf_counter()
-    with open_store(store, keys, write=True) as db:
+    with open_store(store, keys, write=True) as db, _receipt_file(receipt) as file:
         texts = list(ids) if ids_from is None else [line.strip() for line in ids_from if line.strip()]
         chosen = None if subject is not None else [parse_id(db, text) for text in texts]
         if not yes and ids_from is None and sys.stdin.isatty() and sys.stdout.isatty():
@@ -78,9 +78,9 @@ def forget(
         options: dict[str, Any] = {"ignore_unknown": ignore_unknown, "search_all": search_all, "timeout": timeout}
         made = db.forget(chosen, subject=subject, **options)
         seconds = time.perf_counter() - begin
-        if receipt is not None:
-            receipt.write_text(made.to_json() + "\n", encoding="utf-8")
         left = len(db)
+        if file is not None:
+            _write_receipt(file, made)
     if as_json:
         print_json({"forgotten": made.records, "records": left, "seconds": round(seconds, 3), "receipt": made.fields})
         return
@@ -93,6 +93,38 @@ def forget(
             ("check it", f"lethevec verify {store} {receipt or made.sequence}"),
         ]
     )
+
+
+@contextmanager
+def _receipt_file(path: Path | None) -> Iterator[IO[bytes] | None]:
+    """The file for the receipt, made before anything is forgotten, so that a wrong name changes nothing."""
+    if path is None:
+        yield None
+        return
+    try:
+        file = path.open("xb", buffering=0)
+    except FileExistsError:
+        raise FileError(f"{path}: expected a new file for the receipt, got one that is there already") from None
+    except OSError as error:
+        raise FileError(f"{path}: expected a file for the receipt that can be written, got {error}") from None
+    with file:
+        try:
+            yield file
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _write_receipt(file: IO[bytes], made: Receipt) -> None:
+    rest = (made.to_json() + "\n").encode()
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        raise FileError(
+            f"{file.name}: the records are forgotten, but the receipt could not be written here ({error}); "
+            f"the store keeps it, with number {made.sequence}"
+        ) from error
 
 
 def _bytes(residue: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import lethevec
 from lethevec.errors import FileError, InputError, ParameterError
 from lethevec.forgetting.receipts import Receipt
 from lethevec.progress import Progress
+from lethevec.store.copying import building
 
 from .arrays import VECTORS_ALONE
 from .command import command, json_option, keys_option, open_store, store_argument
@@ -157,6 +158,8 @@ def export(
         raise FileError(f"{file}: expected a new file, got one that is there already; --force replaces it")
     begin = time.perf_counter()
     with open_store(store, keys) as db:
+        if not piped and file.exists() and any(file.samefile(store.with_name(name)) for name in db.files()):
+            raise FileError(f"{file}: expected a file to write to, got one of the store itself")
         if receipts:
             lines = [receipt.to_json() for receipt in db.receipts(all_kinds=True)]
             text = "".join(line + "\n" for line in lines)
@@ -165,8 +168,9 @@ def export(
         elif file.suffix == _BACKUP:
             if subject is not None:
                 raise ParameterError(f"--subject: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}")
-            file.unlink(missing_ok=True)
-            db.backup(file)
+            with building(db.path, file) as place:  # so that one that is there stays until this one is whole
+                db.backup(place)
+                os.replace(place, file)
             count = len(db)
         else:
             count = write_records(None if piped else file, suffix, db, subject)

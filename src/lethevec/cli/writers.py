@@ -18,6 +18,7 @@ import lethevec
 from lethevec.errors import FormatError, IncompleteWriteError, MissingDependencyError
 from lethevec.progress import Progress
 from lethevec.store import Record
+from lethevec.store.copying import building
 
 from .arrays import write_fvecs, write_npy, write_npz
 
@@ -51,26 +52,23 @@ def write_records(path: Path | None, suffix: str, store: lethevec.Store, subject
         else:
             if suffix not in SUFFIXES:
                 raise FormatError(f"{path}: expected a file name that ends in {' '.join(SUFFIXES)}, got {suffix!r}")
-            with _replacing(path) as file:
+            with _replacing(store.path, path) as file:
                 _write(file, suffix, counted(), total, store.dim, str(path))
         return progress.done
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def _replacing(store: Path, path: Path) -> Iterator[IO[bytes]]:
     """A new file under another name, for its owner's eyes only, renamed at the end."""
-    building = path.with_name(path.name + ".new")
     try:
-        building.unlink(missing_ok=True)
-        with open(os.open(building, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(building, path)
+        with building(store, path) as place:
+            with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(place, path)
     except OSError as error:
         raise IncompleteWriteError(f"{path}: the export could not be written: {error}") from error
-    finally:
-        building.unlink(missing_ok=True)
 
 
 def _write(file: IO[bytes], suffix: str, records: Iterator[Record], count: int, dim: int, name: str) -> None:

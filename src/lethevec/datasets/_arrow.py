@@ -6,6 +6,7 @@ columns `id`, `subject` and `payload` are read where they exist. Vectors, number
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from ..errors import FormatError
 from ._common import Rows, as_id, as_ids, as_subject, choose, expect_magic, need
 
+_FILE_MAGIC = b"ARROW1\0\0"  # padded to eight bytes
 _EXTRA = ("datasets", "reading Parquet and Arrow files")
 
 
@@ -38,7 +40,7 @@ def arrow_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     pyarrow = need("pyarrow", *_EXTRA)
     ipc = need("pyarrow.ipc", *_EXTRA)
     with path.open("rb") as head:
-        is_file = head.read(6) == b"ARROW1"
+        is_file = head.read(len(_FILE_MAGIC)) == _FILE_MAGIC
     with _arrow_errors(path), pyarrow.OSFile(str(path), "rb") as source:
         reader = ipc.open_file(source) if is_file else ipc.open_stream(source)
         pieces = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
@@ -46,11 +48,32 @@ def arrow_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
 
 
 def arrow_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
-    """Rows of an Arrow IPC stream that comes through a pipe, which errors call `path`."""
+    """Rows of Arrow IPC that comes through a pipe, which errors call `path`.
+
+    The file form is its magic, the stream form, and a footer that nobody needs who reads from the beginning.
+    """
     ipc = need("pyarrow.ipc", *_EXTRA)
     with _arrow_errors(path):
-        reader = ipc.open_stream(file)
+        head = file.read(len(_FILE_MAGIC))
+        reader = ipc.open_stream(file if head == _FILE_MAGIC else io.BufferedReader(_Rejoined(head, file)))
         yield from _pieces(path, reader.schema, reader, key, batch)
+
+
+class _Rejoined(io.RawIOBase):
+    """What was read already, and the rest."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def _pieces(path: Path, schema: Any, pieces: Iterable[Any], key: str | None, batch: int) -> Iterator[Rows]:

@@ -31,6 +31,7 @@ __all__ = [
     "Finding",
     "MemorySource",
     "Needle",
+    "Paged",
     "Report",
     "Source",
     "id_needles",
@@ -143,6 +144,32 @@ class MemorySource:
             yield start, self.data[start : start + size]
 
 
+@dataclass(frozen=True)
+class Paged:
+    """A source of pages: of every `size` bytes the first `used` belong together, and nothing goes on from page to page.
+
+    What stands across the end of a page is an accident: the end of somebody's numbers, and zeros after it.
+    """
+
+    source: Source
+    size: int
+    used: int
+
+    @property
+    def name(self) -> str:
+        """What findings call it."""
+        return self.source.name
+
+    @property
+    def length(self) -> int:
+        """How many bytes there are."""
+        return self.source.length
+
+    def blocks(self, size: int) -> Iterable[tuple[int, bytes]]:
+        """The content, in order."""
+        return self.source.blocks(size)
+
+
 def vector_needles(vector: npt.NDArray[np.float32], label: str = "vector", *, own_only: bool = False) -> list[Needle]:
     """A vector as other programs might have written it; `own_only`: only as this store writes it (float32 LE).
 
@@ -227,6 +254,9 @@ def _search_source(source: Source, inquiry: _Inquiry, progress: Progress) -> int
         data, start = (tail + block, tail_at) if joined else (block, offset)
         seen = len(tail) if joined else 0
         for places, numbers in table.matches(data):
+            if isinstance(source, Paged):
+                inside = (start + places) % source.size + inquiry.sizes[numbers] <= source.used
+                places, numbers = places[inside], numbers[inside]
             inquiry.judge(source.name, start, seen, places, numbers)
         keep = min(len(data), table.longest - 1)
         tail, tail_at = (data[-keep:], start + len(data) - keep) if keep else (b"", 0)
@@ -252,14 +282,14 @@ class _Inquiry:
         self.table = PatternTable(list(where))
         self.report = Report(patterns=len(where), plain=plain)
         self._where = list(where.values())
-        self._sizes = np.array([len(window) for window in where], dtype=np.int64)
+        self.sizes = np.array([len(window) for window in where], dtype=np.int64)
         self._known = np.zeros(len(where), dtype=np.uint8)
 
     def judge(
         self, source: str, start: int, seen: int, places: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
     ) -> None:
         """Report these windows, but for the innocent and for those wholly inside what the last block already showed."""
-        new = (places + self._sizes[numbers] > seen) & (self._known[numbers] != _INNOCENT)
+        new = (places + self.sizes[numbers] > seen) & (self._known[numbers] != _INNOCENT)
         places, numbers = places[new], numbers[new]
         unknown, first = np.unique(numbers, return_index=True)
         for number, at in zip(unknown.tolist(), first.tolist(), strict=True):

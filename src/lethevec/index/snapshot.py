@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,11 @@ from ..errors import FormatError, IncompleteWriteError
 from ..vectors import MAX_NORM
 from .config import Config, parse_config
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 MAGIC = b"LETHEVEC"
 VERSION = 1
 _HEAD = struct.Struct("<8sII")
@@ -40,15 +47,16 @@ _MAX_FACTOR = 1e6  # far beyond any that a code has
 
 
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
-    """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole."""
-    import tempfile  # not with the package, whose import it would slow down by a tenth
+    """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole.
 
+    What a save that was killed has left there, with records in it, is removed first.
+    """
     described = config.canonical()
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        temporary = Path(name)
+        _remove_unfinished(path)
+        handle, temporary = _temporary(path)
         # No buffer of Python's: it would keep a copy of what went through it.
         with os.fdopen(handle, "wb", buffering=0) as file:
             checksum = hashlib.blake2b(digest_size=_CHECKSUM)
@@ -65,7 +73,7 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
             _write_all(file, memoryview(checksum.digest()))
             _forget_input(checksum)
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)  # while the lock is held
         temporary = None
         sync_folder(path.parent)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
@@ -75,6 +83,37 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> tuple[int, Path]:
+    """A new file beside `path`, locked for as long as it is open: who finds it without a lock may remove it."""
+    import tempfile  # not with the package, whose import it would slow down by a tenth
+
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        if fcntl is None:
+            return handle, Path(name)
+        with suppress(OSError):  # a file system without locks: then nobody removes it either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:  # nobody was faster
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove temporary files of saves to `path` that died; those of saves that go on are locked."""
+    if fcntl is None:
+        return
+    pattern = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}\.tmp")
+    for name in os.listdir(path.absolute().parent):
+        if pattern.fullmatch(name):
+            with suppress(OSError):  # gone meanwhile, locked, or not ours to remove
+                handle = os.open(path.with_name(name), os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path.with_name(name))
+                finally:
+                    os.close(handle)
 
 
 def _forget_input(checksum: hashlib.blake2b) -> None:

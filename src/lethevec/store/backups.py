@@ -24,6 +24,7 @@ from ..forgetting.keys import KeyRing
 from ..forgetting.receipts import Receipt
 from ..progress import Progress
 from .connection import connect, pragma, translated
+from .copying import building
 from .files import RawFile
 from .ids import Id
 from .rows import Record
@@ -44,30 +45,32 @@ def write_backup(session: Session, path: Path) -> None:
     """Write the copy under another name, sync, rename. An existing file is refused."""
     if path.exists():
         raise FileError(f"{path}: expected a new file for the backup, got one that is there already")
-    building = path.with_name(path.name + ".new")
     try:
-        building.unlink(missing_ok=True)
-        with translated(building):
-            connection = connect(building, "rwc")
-            try:
-                prepare_file(connection, SEALED if session.tables.sealed else PLAIN)
-                # If it dies, the half-written file is thrown away, so a journal would protect nothing.
-                pragma(connection, "journal_mode=OFF")
-                connection.execute("BEGIN IMMEDIATE")
-                _copy(session, connection)
-                connection.execute("COMMIT")
-            finally:
-                connection.close()
-        os.chmod(building, 0o600)
-        raw = RawFile(building)
-        raw.sync()
-        raw.close()
-        os.replace(building, path)
-        sync_folder(path.parent)
+        with building(session.path, path) as place:
+            _write(session, place)
+            os.replace(place, path)
+            sync_folder(path.absolute().parent)
     except OSError as error:
         raise IncompleteWriteError(f"{path}: the backup could not be written: {error}") from error
-    finally:
-        building.unlink(missing_ok=True)
+
+
+def _write(session: Session, path: Path) -> None:
+    """Write the copy, synced."""
+    with translated(path):
+        connection = connect(path, "rwc")
+        try:
+            prepare_file(connection, SEALED if session.tables.sealed else PLAIN)
+            # If it dies, the half-written file is thrown away, so a journal would protect nothing.
+            pragma(connection, "journal_mode=OFF")
+            connection.execute("BEGIN IMMEDIATE")
+            _copy(session, connection)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    os.chmod(path, 0o600)
+    raw = RawFile(path)
+    raw.sync()
+    raw.close()
 
 
 def _copy(session: Session, target: sqlite3.Connection) -> None:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import IncompleteWriteError, KeysError, StoreLockedError, UnknownIdError
+from ..errors import FileError, IncompleteWriteError, KeysError, StoreLockedError, UnknownIdError
 from ..forgetting.multiset import MultisetHash
 from . import rows
 from .connection import translated
+from .copying import remove_unfinished
 from .engine import Engine, Factory, read_configuration
 from .erasing import Eraser
 from .ids import Id
@@ -158,7 +159,9 @@ class StoreBase:
             codes.complete = True
 
     def _recover(self) -> None:
-        """Do what a crash may have left: an unscrubbed log, erasures without a receipt. It waits for nobody."""
+        """Do what a crash has left: half a copy, an unscrubbed log, erasures without a receipt. It waits for nobody."""
+        with suppress(FileError, OSError):  # an erasure says so if it is in the way
+            remove_unfinished(self._session.path)
         self._eraser.try_complete()
         if self._session.checkpointer.everything:
             self._eraser.scrub_if_free()

@@ -14,8 +14,7 @@ from ..progress import Progress
 from ..vectors import as_vectors
 from .checkpoint import BusyError
 from .engine import Keeper
-from .erasing import living
-from .files import FileSource
+from .erasing import living, sources
 from .ids import Id
 from .ledger import Ledger
 from .pages import scrub, wal_state
@@ -174,8 +173,7 @@ def _check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: l
 
 
 def _check_residue(report: Verification, session: Session, needles: list[Needle]) -> None:
-    sources = [FileSource(path) for path in session.searchable()]
-    found = search(sources, needles, living(session))
+    found = search(sources(session), needles, living(session))
     total = sum(found.searched.values())
     searched = f"{found.patterns} patterns in {total:,} bytes of {len(found.searched)} files"
     searched += f" ({found.plain} too plain to tell)" if found.plain else ""

@@ -24,7 +24,7 @@ from ..forgetting.verify import Verification
 from ..progress import Progress
 from . import backups, checking, rows
 from .connection import translated
-from .engine import Factory, IndexFactory
+from .engine import IndexFactory
 from .erasing import Traces, sample_step
 from .files import StoreFiles
 from .ids import Id, check_ids, check_text
@@ -256,7 +256,6 @@ def open(
     index: dict[str, Any] | None = None,
     encrypt: bool | None = None,
     drop_unreadable: bool = False,
-    _factory: Factory | None = None,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -267,6 +266,15 @@ def open(
     `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
     file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
     copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(folder.name + "/people.lethe", dim=2, metric="l2") as db:
+    ...     db.add([[0, 1], [2, 0]], ids=["a", "b"])
+    >>> with open(folder.name + "/people.lethe", read_only=True) as db:  # it knows what it is
+    ...     len(db), db.dim, db.metric
+    (2, 2, 'l2')
+    >>> folder.cleanup()
     """
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e6:
         raise ParameterError(f"timeout: expected seconds from 0 to 1e6, got {timeout!r}")
@@ -274,7 +282,7 @@ def open(
         raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
     if encrypt is not None and not isinstance(encrypt, bool):
         raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
-    factory = IndexFactory() if _factory is None else _factory
+    factory = IndexFactory()
     keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
     session, lock = open_session(
         path,

@@ -20,6 +20,7 @@ from ..forgetting.receipts import Receipt
 from ..forgetting.residue import (
     Finding,
     Needle,
+    Paged,
     Report,
     Source,
     id_needles,
@@ -29,6 +30,7 @@ from ..forgetting.residue import (
 )
 from .checkpoint import BusyError
 from .connection import translated
+from .copying import remove_unfinished
 from .files import FileSource, RawFile
 from .ledger import Ledger
 from .pages import owner
@@ -77,7 +79,7 @@ class _Pages:
     """Some pages of the database as a source: many in one block, with zeros between them so that none run together."""
 
     name = "pages of the database that were rewritten"
-    _SPACE = 32
+    SPACE = 32
 
     def __init__(self, raw: RawFile, page_size: int, numbers: Iterable[int]) -> None:
         self._raw = raw
@@ -87,7 +89,7 @@ class _Pages:
     @property
     def length(self) -> int:
         """How many bytes there are, the zeros between the pages included."""
-        return len(self._numbers) * (self._page_size + self._SPACE)
+        return len(self._numbers) * (self._page_size + self.SPACE)
 
     def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
         """The pages, in order; `at` says where an offset among them is in the file."""
@@ -95,12 +97,12 @@ class _Pages:
         for start in range(0, len(self._numbers), together):
             part = self._numbers[start : start + together]
             pages = [self._raw.read((number - 1) * self._page_size, self._page_size) for number in part]
-            data = b"".join(page.ljust(self._page_size + self._SPACE, b"\0") for page in pages)
-            yield start * (self._page_size + self._SPACE), data
+            data = b"".join(page.ljust(self._page_size + self.SPACE, b"\0") for page in pages)
+            yield start * (self._page_size + self.SPACE), data
 
     def at(self, offset: int) -> int:
         """The offset in the file."""
-        place, inside = divmod(offset, self._page_size + self._SPACE)
+        place, inside = divmod(offset, self._page_size + self.SPACE)
         return (self._numbers[place] - 1) * self._page_size + inside
 
 
@@ -134,6 +136,7 @@ class Eraser:
             self._tried = True
             try:
                 session.tables.destroy_keys()
+                remove_unfinished(session.path)
                 scrubbed = session.checkpointer.run(timeout)
                 numbers = list(self._ledger.waiting())
                 residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
@@ -180,8 +183,7 @@ class Eraser:
     def _look(self, pages: frozenset[int] | None, traces: Traces) -> Report:
         session = self._session
         if pages is None:
-            files = [FileSource(path) for path in session.searchable()]
-            return search(files, traces.needles.values(), living(session))
+            return search(sources(session), traces.needles.values(), living(session))
         others: list[Source] = [FileSource(path) for path in session.files.searchable() if path != session.path]
         others += session.tables.rewritten()
         some = _Pages(session.raw, session.page_size, pages)
@@ -193,13 +195,22 @@ class Eraser:
                 replace(finding, source=session.path.name, offset=some.at(finding.offset)) if in_file else finding
             )
 
-        return search([some, *others], traces.needles.values(), explained)
+        paged = Paged(some, session.page_size + some.SPACE, session.page_size)
+        return search([paged, *others], traces.needles.values(), explained)
+
+
+def sources(session: Session) -> list[Source]:
+    """Every file that could hold a record or its key, to be searched."""
+    files = [FileSource(path) for path in session.searchable()]
+    return [Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files]
 
 
 def living(session: Session) -> Callable[[Finding], bool]:
     """A judge of findings: whether a living row, or the schema, has the same bytes.
 
-    First the row in whose cell it was found, which is nearly always the one; only then all of them.
+    First the row in whose cell it was found, which is nearly always the one; only then all of them. The last overflow
+    page of a value goes on with zeros, and what the value spells together with them is its own as well: pieces of
+    vectors with many zeros would else be found where there is nothing of them.
     """
     size = session.page_size
 
@@ -214,14 +225,18 @@ def living(session: Session) -> Callable[[Finding], bool]:
             ):
                 return True
         return any(
-            _holds(session, f"{table} WHERE", column, finding.data) for table, _, column in session.tables.living
+            _holds(session, f"{table} WHERE", column, finding.data, with_zeros=True)
+            for table, _, column in session.tables.living
         )
 
     return explained
 
 
-def _holds(session: Session, where: str, column: str, data: bytes) -> bool:
-    sql = f"SELECT 1 FROM {where} instr(CAST({column} AS BLOB), ?) LIMIT 1"
+def _holds(session: Session, where: str, column: str, data: bytes, *, with_zeros: bool = False) -> bool:
+    """Whether a living row has these bytes; `with_zeros`: or would have them if its value went on with zeros."""
+    zeros = len(data) - len(data.rstrip(b"\0")) if with_zeros else 0
+    value = f"{column} || x'{bytes(zeros).hex()}'" if zeros else column
+    sql = f"SELECT 1 FROM {where} instr(CAST({value} AS BLOB), ?) LIMIT 1"
     return session.connection.execute(sql, (data,)).fetchone() is not None
 
 

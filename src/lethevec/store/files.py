@@ -6,6 +6,7 @@
 | `people.lethe-wal`, `-shm` | SQLite's write-ahead log, empty after a forget, and its index (page numbers only) |
 | `people.lethe-lock` | whose lock keeps a second writer out |
 | `people.lethe-reserve` | a megabyte of zeros while a writer is there (see `reserve`) |
+| `people.lethe-copy-...` | where a backup or an export is being written (see `copying`) |
 | `people.lethe-keys` | the keys, unless they are kept elsewhere |
 | `people.lethe-keys-vault` | the keys of sealed records, beside the others (see `vault`) |
 

@@ -1,10 +1,9 @@
-"""The commands do what they say, from outside: what they print is held against the library."""
+"""`add`, `export` and `import`, from outside: what they do is held against the library."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import stat
 from pathlib import Path
 
@@ -13,15 +12,7 @@ import pytest
 
 import lethevec
 from lethevec import datasets
-from lethevec.cli import arrays, erasure
-
-
-def digest(path: Path) -> str:
-    with lethevec.open(path, read_only=True) as db:
-        return db.digest()
-
-
-# --- add -------------------------------------------------------------------------------------------------------------
+from lethevec.cli import arrays
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".hdf5", ".parquet", ".arrow", ".jsonl", ".csv"])
@@ -65,7 +56,7 @@ def write_vectors(path: Path, vectors: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "dtype"), [("bvecs", "u1"), ("ivecs", "<i4")])
-def test_add_takes_whole_numbers(ask, tmp_path, suffix, dtype):
+def test_add_takes_whole_numbers(ask, tmp_path, suffix, dtype, digest):
     numbers = np.arange(24).reshape(4, 6).astype(dtype)
     data = b"".join(np.int32(6).tobytes() + row.tobytes() for row in numbers)
     (tmp_path / f"x.{suffix}").write_bytes(data)
@@ -98,7 +89,7 @@ def test_add_reads_a_pipe(ask, vectors, tmp_path, format):
         assert db.subjects() == ({} if format == "npy" else {"ann": 1})
 
 
-def test_add_is_all_or_nothing(run, store, vectors, tmp_path):
+def test_add_is_all_or_nothing(run, store, vectors, tmp_path, digest):
     before = digest(store)
     np.save(tmp_path / "a.npy", vectors[:10])
     np.save(tmp_path / "b.npy", vectors[:, :4])
@@ -141,12 +132,9 @@ def test_settings_of_a_new_store(run, ask, vectors, tmp_path):
     assert "expected metric='ip', as the store was created, got 'l2'" in wrong.stderr
 
 
-# --- export and import -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.parquet", "x.arrow", "x.npz", "x.lethe"])
 @pytest.mark.parametrize("words", [False, True], ids=["numbers", "texts"])
-def test_what_is_exported_comes_back_bit_for_bit(run, ask, store, tmp_path, vectors, name, words):
+def test_what_is_exported_comes_back_bit_for_bit(run, ask, store, tmp_path, vectors, name, words, digest):
     source = store
     if words:
         source = tmp_path / "words.lethe"
@@ -209,7 +197,7 @@ def test_a_store_that_changes_meanwhile(vectors, tmp_path):
         arrays.write_npy(io.BytesIO(), iter([record]), 2, 6)
 
 
-def test_a_pipe_from_store_to_store(run, store, tmp_path):
+def test_a_pipe_from_store_to_store(run, store, tmp_path, digest):
     for format in ("jsonl", "csv"):
         text = run("export", store, "-", "--format", format).stdout_bytes
         run("import", f"{format}.lethe", "-", "--format", format, "--metric", "l2", stdin=text)
@@ -233,7 +221,33 @@ def test_export_replaces_nothing_unasked(run, store, tmp_path):
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 60
 
 
-def test_ids_of_both_kinds_need_jsonl(run, tmp_path, vectors):
+def test_a_backup_is_replaced_when_the_new_one_is_whole(run, store, tmp_path, monkeypatch):
+    run("export", store, "copy.lethe")
+    before = (tmp_path / "copy.lethe").read_bytes()
+
+    def fails(self, path):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lethevec.Store, "backup", fails)
+        assert "no space" in run("export", store, "copy.lethe", "--force", code=1).stderr
+    assert (tmp_path / "copy.lethe").read_bytes() == before
+    run("forget", store, "--subject", "ann-the-first")
+    run("export", store, "copy.lethe", "--force")
+    assert (tmp_path / "copy.lethe").read_bytes() != before
+
+
+@pytest.mark.parametrize("arguments", [(), ("--receipts",)])
+def test_an_export_never_replaces_the_store_itself(run, store, tmp_path, arguments, digest):
+    before = digest(store)
+    (tmp_path / "link.lethe").symlink_to(store)
+    for name in (str(store), "link.lethe", *(["keys"] if arguments else [])):
+        target = f"{store}-keys" if name == "keys" else name
+        assert "one of the store itself" in run("export", store, target, "--force", *arguments, code=1).stderr
+    assert digest(store) == before
+
+
+def test_ids_of_both_kinds_need_jsonl(run, tmp_path, vectors, digest):
     with lethevec.open(tmp_path / "both.lethe", dim=6, metric="l2") as db:
         db.add(vectors[:3], ids=[7, "7", "a"])
     assert "numbers or texts" in run("export", "both.lethe", "x.parquet", code=1).stderr
@@ -244,7 +258,7 @@ def test_ids_of_both_kinds_need_jsonl(run, tmp_path, vectors):
     assert digest(tmp_path / "copy.lethe") == digest(tmp_path / "both.lethe")
 
 
-def test_import_of_ids_that_are_there(run, ask, store, tmp_path, vectors):
+def test_import_of_ids_that_are_there(run, ask, store, tmp_path, vectors, digest):
     run("export", store, "x.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     lines[0]["payload"] = {"changed": True}
@@ -262,7 +276,7 @@ def test_import_of_ids_that_are_there(run, ask, store, tmp_path, vectors):
         assert db.get([lines[0]["id"]])[0].payload == {"changed": True}
 
 
-def test_a_backup_that_comes_back_forgets_again(run, ask, store, tmp_path):
+def test_a_backup_that_comes_back_forgets_again(run, ask, store, tmp_path, digest):
     run("export", store, "old.lethe")
     run("forget", store, "--subject", "bob-the-second")
     run("export", store, "chain.jsonl", "--receipts")
@@ -276,226 +290,3 @@ def test_a_backup_that_comes_back_forgets_again(run, ask, store, tmp_path):
         "expected a backup (.lethe)"
         in run("import", "z.lethe", "chain.jsonl", "--receipts", "chain.jsonl", code=1).stderr
     )
-
-
-# --- search and tune -------------------------------------------------------------------------------------------------
-
-
-def test_search_by_id_leaves_the_record_out(run, store, vectors):
-    line = json.loads(run("search", store, "--id", "7", "-k", "3", "--json").stdout)
-    with lethevec.open(store, read_only=True) as db:
-        wanted = [hit.id for hit in db.search(vectors[7], k=4)[0]][1:]
-    assert line["query"] == 7
-    assert [hit["id"] for hit in line["hits"]] == wanted
-    assert set(line["hits"][0]) == {"id", "distance", "subject", "payload"}
-
-
-def test_search_of_a_file_has_a_line_for_each_query(run, store, vectors, tmp_path):
-    np.save(tmp_path / "q.npy", vectors[:5])
-    lines = [json.loads(line) for line in run("search", store, "q.npy", "-k", "2", "--json").stdout.splitlines()]
-    assert [line["query"] for line in lines] == [0, 1, 2, 3, 4]
-    assert [line["hits"][0]["id"] for line in lines] == [0, 1, 2, 3, 4]
-    result = run("search", store, "q.npy", "-k", "2")
-    assert result.stdout.count("distance") == 5
-    assert "5 queries in" in result.stderr
-
-
-def test_search_by_vector_with_conditions(run, store, vectors):
-    vector = ",".join(map(str, vectors[4].tolist()))
-    ask = ["search", store, "--vector", vector, "--json", "-k", "60"]
-    hits = json.loads(run(*ask, "--subject", "bob-the-second", "--where", '{"n": {"$lt": 10}}').stdout)["hits"]
-    assert {hit["id"] for hit in hits} == {1, 4, 7}
-    assert {hit["subject"] for hit in hits} == {"bob-the-second"}
-    assert "bob-the-second" in run("search", store, "--vector", vector, "-k", "1").stdout
-
-
-def test_search_tells_the_recall(run, store, vectors, tmp_path):
-    np.save(tmp_path / "q.npy", vectors[:10])
-    distances = np.linalg.norm(vectors[:10, None] - vectors[None], axis=2)
-    true = np.argsort(distances, axis=1)[:, :5].astype("<i4")
-    np.hstack([np.full((10, 1), 5, dtype="<i4"), true]).tofile(tmp_path / "t.ivecs")
-    assert (
-        "recall@5: 1.0000 over 10"
-        in run("search", store, "q.npy", "-k", "5", "--effort", "1e6", "--truth", "t.ivecs").stderr
-    )
-    np.hstack([np.full((10, 1), 5, dtype="<i4"), true[::-1]]).astype("<i4").tofile(tmp_path / "t.ivecs")
-    assert "recall@5: 0." in run("search", store, "q.npy", "-k", "5", "--effort", "1e6", "--truth", "t.ivecs").stderr
-    np.hstack([np.full((10, 1), 5, dtype="<i4"), true])[:3].astype("<i4").tofile(tmp_path / "t.ivecs")
-    assert "expected a row for each query" in run("search", store, "q.npy", "--truth", "t.ivecs", code=1).stderr
-
-
-def test_an_id_that_is_a_number_or_a_text(run, tmp_path, vectors):
-    with lethevec.open(tmp_path / "a.lethe", dim=6) as db:
-        db.add(vectors[:4], ids=[7, "7", "8", "007"])
-    asked = [json.loads(run("search", "a.lethe", "--id", id, "--json").stdout)["query"] for id in ("7", "8", "007")]
-    assert asked == [7, "8", "007"]
-
-
-def test_tune_is_that_of_the_store(ask, run, store, tmp_path):
-    queries = np.random.default_rng(9).normal(size=(30, 6)).astype(np.float32)
-    np.save(tmp_path / "q.npy", queries)
-    answer = ask("tune", store, "q.npy", "--target", "0.95", "-k", "5")
-    with lethevec.open(store, read_only=True) as db:
-        wanted = db.tune(queries, 0.95, 5)
-    assert (answer["effort"], answer["recall"], answer["queries"]) == (wanted.effort, wanted.recall, 30)
-    assert ask("tune", store, "--sample", "10")["queries"] == 10
-    assert "use it" in run("tune", store, "q.npy").stdout
-    lethevec.open(tmp_path / "empty.lethe", dim=2).close()
-    assert "got an empty store" in run("tune", "empty.lethe", code=1).stderr
-
-
-# --- forget and verify -----------------------------------------------------------------------------------------------
-
-
-def test_forget_and_verify(run, ask, store, tmp_path, vectors):
-    answer = ask("forget", store, "--subject", "ann-the-first", "--receipt", "r.json", "--search-all")
-    assert (answer["forgotten"], answer["records"]) == (20, 40)
-    assert json.loads((tmp_path / "r.json").read_text()) == answer["receipt"]
-    np.save(tmp_path / "gone.npy", vectors[::3])
-    arguments = ["verify", store, "r.json", "--subject", "ann-the-first", "--vectors", "gone.npy"]
-    outcome = ask(*arguments)
-    assert outcome["verified"]
-    assert {check["name"] for check in outcome["checks"]} >= {"signature", "absent", "about", "residue", "unused bytes"}
-    assert all(check["passed"] for check in outcome["checks"])
-    assert "verified  yes" in run(*arguments).stdout
-    assert ask("verify", store, "-", stdin=(tmp_path / "r.json").read_text())["verified"]
-    assert ask("verify", store, answer["receipt"]["sequence"])["verified"]
-    wrong = ask("verify", store, "--subject", "bob-the-second", code=1)
-    assert [check["name"] for check in wrong["checks"] if check["passed"] is False] == ["about"]
-    changed = {**answer["receipt"], "records": 19}
-    (tmp_path / "r2.json").write_text(json.dumps(changed))
-    result = run("verify", store, "r2.json", code=1)
-    assert "FAILED" in result.stdout
-    assert "verified  NO" in result.stdout
-
-
-def test_forget_ids(run, ask, store, tmp_path):
-    assert ask("forget", store, "3", "5")["forgotten"] == 2
-    (tmp_path / "ids.txt").write_text("7\n\n8\n")
-    assert ask("forget", store, "--ids-from", "ids.txt")["forgotten"] == 2
-    assert ask("forget", store, "--ids-from", "-", stdin="9\n")["forgotten"] == 1
-    before = digest(store)
-    run("forget", store, "10", "3", code=1)
-    assert digest(store) == before
-    assert ask("forget", store, "10", "3", "--ignore-unknown")["forgotten"] == 1
-    assert "got one that is there already" in run("forget", store, "11", "--receipt", "ids.txt", code=1).stderr
-    assert "11" in [str(i) for i in range(60) if i in lethevec.open(store, read_only=True)]
-
-
-def test_a_terminal_is_asked_first(run, store, monkeypatch):
-    class Terminal:
-        """What click reads from is replaced by its runner; only the question whether it is a terminal is ours."""
-
-        def __getattr__(self, name):
-            import sys
-
-            return (lambda: True) if name == "isatty" else getattr(sys, name)
-
-    class Sys:
-        stdin = stdout = Terminal()
-
-    monkeypatch.setattr(erasure, "sys", Sys)
-    before = digest(store)
-    result = run("forget", store, "--subject", "ann-the-first", code=1, stdin="n\n")
-    assert "Forget 20 records of ann-the-first for good?" in result.output
-    assert digest(store) == before
-    run("forget", store, "--subject", "ann-the-first", stdin="y\n")
-    run("forget", store, "--subject", "bob-the-second", "--yes")
-    with lethevec.open(store) as db:
-        assert db.subjects() == {"cem-the-third": 20}
-
-
-def test_a_reader_in_the_way_is_code_4(run, store):
-    import sqlite3
-
-    other = sqlite3.connect(store)
-    other.execute("BEGIN")
-    other.execute("SELECT count(*) FROM records").fetchone()
-    try:
-        result = run("forget", store, "3", "--timeout", "0", code=4)
-        assert "erasure is not complete" in result.stderr
-    finally:
-        other.close()
-    assert "1; 0 erasures wait" in run_after_opening(run, store)
-
-
-def run_after_opening(run, store) -> str:
-    lethevec.open(store).close()  # completes what waits
-    return str(run("info", store).stdout)
-
-
-def test_a_chain_by_itself(run, ask, store, tmp_path):
-    run("forget", store, "1")
-    run("forget", store, "2")
-    run("export", store, "chain.jsonl", "--receipts")
-    key = ask("info", store)["public_key"]
-    assert ask("verify", "--chain", "chain.jsonl", "--first-key", key)["verified"]
-    run("verify", "--chain", "chain.jsonl", "--first-key", "00" * 32, code=1)
-    assert "64 hexadecimal digits" in run("verify", "--chain", "chain.jsonl", "--first-key", "zz", code=1).stderr
-    lines = (tmp_path / "chain.jsonl").read_text().splitlines()
-    (tmp_path / "cut.jsonl").write_text("\n".join([lines[0], lines[2]]))
-    assert not ask("verify", "--chain", "cut.jsonl", code=1)["verified"]
-
-
-# --- info and doctor -------------------------------------------------------------------------------------------------
-
-
-def test_info(run, ask, store):
-    run("forget", store, "1")
-    facts = ask("info", store)
-    assert facts["records"] == 59
-    assert facts["subjects"] == {"ann-the-first": 20, "bob-the-second": 19, "cem-the-third": 20}
-    assert facts["digest"] == digest(store)
-    assert facts["config"]["metric"] == "l2"
-    assert [receipt["records"] for receipt in facts["receipts"]] == [1]
-    assert len(facts["public_key"]) == 64
-    text = run("info", store, "--subjects", "--receipts").stdout
-    for wanted in ("59, of 3 subjects", facts["digest"], "bob-the-second", "dim=6"):
-        assert wanted in text
-    os.remove(f"{store}-keys")
-    assert ask("info", store)["public_key"] is None
-    assert "not to be had" in run("info", store).stdout
-
-
-def test_doctor(run, ask, tmp_path):
-    facts = ask("doctor", tmp_path)
-    assert facts["cpu"]["isa"] == lethevec.cpu_info().isa
-    assert facts["sqlite"]["secure_delete"] == "on"
-    assert facts["problems"] == []
-    assert list(tmp_path.iterdir()) == []
-    assert "all is well" in run("doctor").stdout
-
-
-def test_doctor_says_when_something_is_wrong(run, monkeypatch):
-    from lethevec.cli import about
-
-    facts = about.sqlite_facts()
-    monkeypatch.setattr(about, "sqlite_facts", lambda folder: type(facts)("3.1", "off", "off", "wal", "expected 3.35"))
-    result = run("doctor", code=1)
-    assert "PROBLEM" in result.stdout
-    assert "something is wrong" in result.stdout
-
-
-# --- bench and demo --------------------------------------------------------------------------------------------------
-
-
-def test_bench_passes_everything_on(run, monkeypatch):
-    import sys
-    from types import ModuleType
-
-    given = []
-    module = ModuleType("lethevec.bench.cli")
-    module.main = lambda arguments: given.append(arguments) or 5  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "lethevec.bench", ModuleType("lethevec.bench"))
-    monkeypatch.setitem(sys.modules, "lethevec.bench.cli", module)
-    run("bench", "compare", "--data", "x.hdf5", "--targets", "0.9", "0.95", code=5)
-    run("bench", "--", "--help", code=5)
-    assert given == [["compare", "--data", "x.hdf5", "--targets", "0.9", "0.95"], ["--help"]]
-
-
-def test_demo_passes_its_options_on(run, monkeypatch):
-    given = []
-    monkeypatch.setattr("lethevec.demo.main", given.append)
-    run("demo")
-    run("demo", "--words", "5000", "--folder", "x")
-    assert given == [[], ["--words", "5000", "--folder", "x"]]
