@@ -47,9 +47,9 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
         const int64_t all = count(effort * (0.006 * n + 10.0 * wanted + 100.0));
         return {all, all, all};
     }
-    const double base = 0.015 * n + 16.0 * wanted + 256.0;
+    const double base = 0.008 * n + 16.0 * wanted + 256.0;
     const int64_t reference = count(0.5 * base);
-    return {reference, std::max(reference, count(effort * base)), count(effort * (0.0005 * n + 4.0 * wanted + 20.0))};
+    return {reference, std::max(reference, count(effort * base)), count(effort * (0.0008 * n + 5.0 * wanted + 20.0))};
 }
 
 // One thread's search of the rows, with its working memory.
