@@ -204,9 +204,9 @@ void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double 
     const int64_t first = first_bits(), bits = encoder_->bits;
     if (layout.scan_bytes) {
         uint8_t* byte = rows_.scan_byte(row, 0);
-        for (int64_t g = 0; g + 1 < layout.scan_bytes; ++g) byte[g * BLOCK] = code[g];
+        for (int64_t g = 0; g + 1 < layout.scan_bytes; ++g) byte[g * PAIR] = code[g];
         const int64_t g = layout.scan_bytes - 1;
-        byte[g * BLOCK] = static_cast<uint8_t>(code[g] & ((1 << (first - 8 * g)) - 1));
+        byte[g * PAIR] = static_cast<uint8_t>(code[g] & ((1 << (first - 8 * g)) - 1));
     }
     uint32_t* tail = rows_.tail(row);
     std::memcpy(tail, &factor, sizeof factor);

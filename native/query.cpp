@@ -48,6 +48,7 @@ double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& 
 PreparedQuery::~PreparedQuery() {
     wipe(vector.data(), vector.size() * sizeof(float));
     wipe(tables.data(), tables.size());
+    wipe(wide.data(), wide.size());
     wipe(tail_weights.data(), tail_weights.size());
     wipe(tail_signs.data(), tail_signs.size() * sizeof(uint32_t));
     wipe(code.data(), code.size() * sizeof(uint64_t));
@@ -89,6 +90,11 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool h
     const double unit = scale > 0.0 ? 1.0 / scale : 0.0;
     query.scan = {query.tables.data(), bytes, half,
                   first ? static_cast<float>(2.0 * query.norm * unit / (weight * mean_alignment)) : 0.0f};
+    if (active().widen_tables && first > 0) {
+        query.wide.resize(static_cast<size_t>(wide_tables(bytes)));
+        active().widen_tables(query.tables.data(), bytes, query.wide.data());
+        query.scan.wide = query.wide.data();
+    }
     query.first_unit = static_cast<float>(unit);
     query.twice_norm = static_cast<float>(2.0 * query.norm);
 

@@ -22,6 +22,11 @@ constexpr int64_t MIN_BUCKETS = 16;
 constexpr int64_t ROWS_PER_BUCKET = 3;
 constexpr int64_t AHEAD = 16;
 
+constexpr int64_t LINE_WORDS = 16;
+
+// Tails that share a line of the cache, so that to read one, somewhere, is to wait for one line.
+int64_t tails_in_line(int64_t stride) { return stride > 0 && 2 * stride <= LINE_WORDS ? LINE_WORDS / stride : 1; }
+
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int64_t buckets_for(int64_t rows) { return std::max(MIN_BUCKETS, (rows + ROWS_PER_BUCKET - 1) / ROWS_PER_BUCKET); }
@@ -47,15 +52,23 @@ Rows::Rows(Layout layout)
       key_(process_key()),
       shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words)),
       chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
+      tail_group_(static_cast<uint64_t>(tails_in_line(tail_stride()))),
+      tail_group_words_(static_cast<uint64_t>(tail_group_ > 1 ? LINE_WORDS : tail_stride())),
+      tail_reciprocal_(((uint64_t{1} << 32) + tail_group_ - 1) / tail_group_),
       memory_(chunk_bytes(), SMALL),
       scanned_(aligned(scanned_bytes()), 1),
       map_(BUCKETS_PER_PIECE * static_cast<int64_t>(sizeof(MapBucket)), SMALL / 8) {
     for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
 }
 
+int64_t Rows::tail_bytes() const {
+    const auto group = static_cast<int64_t>(tail_group_);
+    return aligned((chunk_rows() + group - 1) / group * static_cast<int64_t>(tail_group_words_) * 4);
+}
+
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
-    return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + aligned(4 * n * tail_stride()) +
+    return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + tail_bytes() +
            aligned(8 * n * layout_.hamming_words);
 }
 
@@ -72,7 +85,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
     chunk.links = reinterpret_cast<MapLink*>(take(8 * n));
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
-    chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
+    chunk.tail = reinterpret_cast<uint32_t*>(take(tail_bytes()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
     chunk.norms = reinterpret_cast<float*>(scanned) + at;
     chunk.scan = scanned + 4 * n * chunks_together_ + at * layout_.scan_bytes;

@@ -56,8 +56,8 @@ struct Chunk {
     float* norms;
     MapLink* links;
     float* vectors;      // (rows, dim)
-    uint8_t* scan;       // (rows / 32, scan_bytes, 32)
-    uint32_t* tail;      // (rows, tail_stride): the factor, then the words
+    uint8_t* scan;       // (rows / 64, scan_bytes, 64)
+    uint32_t* tail;      // the factor, then the words of each row, in groups that no line of the cache cuts
     uint64_t* hamming;   // (rows, hamming_words)
 };
 
@@ -86,11 +86,14 @@ public:
     int64_t id(uint32_t row) const { return chunk_of(row).ids[place(row)]; }
     float norm(uint32_t row) const { return chunk_of(row).norms[place(row)]; }
     float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
-    uint32_t* tail(uint32_t row) const { return chunk_of(row).tail + place(row) * tail_stride(); }
+    uint32_t* tail(uint32_t row) const {
+        const auto at = static_cast<uint64_t>(place(row)), group = (at * tail_reciprocal_) >> 32;
+        return chunk_of(row).tail + group * tail_group_words_ + (at - group * tail_group_) * static_cast<uint64_t>(tail_stride());
+    }
     uint64_t* hamming(uint32_t row) const { return chunk_of(row).hamming + place(row) * layout_.hamming_words; }
     uint8_t* scan_byte(uint32_t row, int64_t g) const {
         const int64_t at = place(row);
-        return chunk_of(row).scan + ((at / BLOCK) * layout_.scan_bytes + g) * BLOCK + at % BLOCK;
+        return chunk_of(row).scan + ((at / PAIR) * layout_.scan_bytes + g) * PAIR + at % PAIR;
     }
 
     // The row of an id, or NONE.
@@ -112,6 +115,7 @@ public:
 
 private:
     Chunk carve(uint8_t* memory, uint8_t* scanned, int64_t c) const;
+    int64_t tail_bytes() const;
     int64_t chunk_bytes() const;
     int64_t scanned_bytes() const;
     void add_chunk();
@@ -135,6 +139,9 @@ private:
     uint64_t key_;  // of the map's hash; drawn once per process, so that nobody can choose ids that collide
     int shift_;
     int64_t chunks_together_;
+    // Tails in a group and words that it takes: as many as a line of the cache holds, or one by one where they are long. A place
+    // times the reciprocal, over 2^32, is the number of its group: exact, since a chunk has few places.
+    uint64_t tail_group_, tail_group_words_, tail_reciprocal_;
     std::vector<Chunk> chunks_;
     Pile memory_;   // of chunks
     Pile scanned_;  // norms and first-stage codes of chunks_together_ chunks each

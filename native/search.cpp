@@ -20,60 +20,11 @@ namespace {
 
 constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
-constexpr int64_t SAMPLE_BLOCKS = 64;
-constexpr int64_t RUN_ROWS = 1 << 12;
+constexpr int64_t SAMPLE_BLOCKS = 128;
+constexpr int64_t RUN_ROWS = 1 << 14;
 constexpr int64_t QUERIES_TOGETHER = 8;  // that share a pass over the codes under Hamming ranking
 
 using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
-
-// The rank-th largest of some numbers, for any rank. Numbers are counted in equal intervals first, so that only those of one
-// interval need sorting; which one is found by counting from the top. A few of the numbers say where the intervals lie; the
-// first and the last take what is beyond.
-class Ranking {
-public:
-    explicit Ranking(const std::vector<float>& numbers) : numbers_(numbers), intervals_(new int32_t[numbers.size()]) {
-        const size_t n = numbers.size(), step = n / 64 + 1;
-        float low = n ? numbers[0] : 0.0f, high = low;
-        for (size_t i = 0; i < n; i += step) {
-            low = std::min(low, numbers[i]);
-            high = std::max(high, numbers[i]);
-        }
-        constexpr auto LAST = static_cast<float>(INTERVALS - 1);
-        const float width = (high - low) / LAST, scale = width > 1e-30f ? 1.0f / width : 0.0f;
-        // Rounding never turns two numbers round, so an interval's numbers are all above those of the one below it.
-        const float* from = numbers.data();
-        int32_t* to = intervals_.get();
-        for (size_t i = 0; i < n; ++i) {
-            float at = (from[i] - low) * scale;
-            at = at > 0.0f ? at : 0.0f;
-            at = at < LAST ? at : LAST;
-            to[i] = static_cast<int32_t>(at);
-        }
-        for (size_t i = 0; i < n; ++i) ++counts_[to[i]];
-    }
-
-    // The smallest possible when there are not as many.
-    float largest(int64_t rank) const {
-        if (rank < 1 || rank > static_cast<int64_t>(numbers_.size())) return LOWEST;
-        int32_t top = INTERVALS - 1;
-        int64_t left = rank;
-        while (left > static_cast<int64_t>(counts_[top])) left -= counts_[top--];
-        std::vector<float> close(counts_[top] + 1);
-        for (size_t i = 0, n = 0; i < numbers_.size(); ++i) {  // without a branch: it could not be predicted
-            close[n] = numbers_[i];
-            n += intervals_[i] == top;
-        }
-        const auto at = close.begin() + (left - 1);
-        std::nth_element(close.begin(), at, close.end() - 1, std::greater<float>());
-        return *at;
-    }
-
-private:
-    static constexpr int32_t INTERVALS = 512;
-    const std::vector<float>& numbers_;
-    const std::unique_ptr<int32_t[]> intervals_;
-    uint32_t counts_[INTERVALS] = {};
-};
 
 void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
@@ -96,9 +47,9 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
         const int64_t all = count(effort * (0.006 * n + 10.0 * wanted + 100.0));
         return {all, all, all};
     }
-    const double base = 0.015 * n + 16.0 * wanted + 256.0;
+    const double base = 0.008 * n + 16.0 * wanted + 256.0;
     const int64_t reference = count(0.5 * base);
-    return {reference, std::max(reference, count(effort * base)), count(effort * (0.0005 * n + 4.0 * wanted + 20.0))};
+    return {reference, std::max(reference, count(effort * base)), count(effort * (0.0008 * n + 5.0 * wanted + 20.0))};
 }
 
 // One thread's search of the rows, with its working memory.
@@ -132,11 +83,8 @@ public:
             find_survivors(plan);
             if (rows_.layout().tail_words > 0 || !index_.settings_.keep_vectors) refine(plan);
         }
-        hits_.clear();
-        if (index_.settings_.keep_vectors)
-            rerank();
-        else
-            for (size_t i = 0; i < found_.size(); ++i) hits_.emplace_back(estimated_[i], rows_.id(found_[i]));
+        if (index_.settings_.keep_vectors) rerank();
+        collect(k);
         write_hits(hits_, k, ids, distances);
     }
 
@@ -161,15 +109,14 @@ public:
         }
         for (size_t i = 0; i < queries.size(); ++i) {
             reservoirs[i].finish();
-            hits_.clear();
+            found_ = reservoirs[i].rows;
             if (keep) {
                 std::swap(query_, queries[i]);  // so that either is wiped
-                found_ = reservoirs[i].rows;
                 rerank();
             } else {
-                for (size_t j = 0; j < reservoirs[i].rows.size(); ++j)
-                    hits_.emplace_back(static_cast<float>(reservoirs[i].bits[j]), rows_.id(reservoirs[i].rows[j]));
+                estimated_.assign(reservoirs[i].bits.begin(), reservoirs[i].bits.end());
             }
+            collect(k);
             write_hits(hits_, k, ids + static_cast<int64_t>(i) * k, distances + static_cast<int64_t>(i) * k);
         }
     }
@@ -180,22 +127,16 @@ public:
         prepare(query_, *index_.encoder_, index_.settings_.metric, hamming && !keep, index_.first_bits(), x);
         found_.clear();
         each_allowed([&](uint32_t row) { found_.push_back(row); });
-        hits_.clear();
         if (keep) {
             rerank();
         } else if (hamming) {
-            uint32_t bits = 0;
-            for (uint32_t row : found_) {
-                kernels_.hamming(query_.code.data(), rows_.hamming(row), rows_.layout().hamming_words, 1, &bits);
-                hits_.emplace_back(static_cast<float>(bits), rows_.id(row));
-            }
+            compare_found();
         } else {
             scan(LOWEST);
             estimate_found();
-            for (size_t i = 0; i < found_.size(); ++i) hits_.emplace_back(estimated_[i], rows_.id(found_[i]));
         }
-        for (const Hit& hit : hits_)
-            if (hit.first <= radius) hits.push_back(hit);
+        for (size_t i = 0; i < found_.size(); ++i)
+            if (estimated_[i] <= radius) hits.emplace_back(estimated_[i], rows_.id(found_[i]));
         std::sort(hits.begin(), hits.end());
     }
 
@@ -243,14 +184,13 @@ private:
                     visit(static_cast<uint32_t>(c * rows_.chunk_rows() + b * BLOCK + __builtin_ctz(mask)));
     }
 
-    // Appends to found_ and scores_ the rows of some blocks of a chunk whose first-stage key reaches the threshold.
-    void scan_blocks(int64_t c, int64_t first, int64_t blocks, float threshold) {
+    // Appends to found_ and scores_ the rows of the blocks from chunk c on whose first-stage key reaches the threshold.
+    void scan_blocks(int64_t c, int64_t blocks, float threshold) {
         const Chunk& chunk = rows_.chunk(c);
-        const int64_t count = kernels_.scan(
-            query_.scan, query_.kind, chunk.scan + first * rows_.layout().scan_bytes * BLOCK, chunk.norms + first * BLOCK,
-            masks_.data() + c * (rows_.chunk_rows() / BLOCK) + first, blocks, threshold,
-            {run_rows_.get(), run_scores_.get(), run_norms_.get()});
-        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + first * BLOCK);
+        const int64_t count = kernels_.scan(query_.scan, query_.kind, chunk.scan, chunk.norms,
+                                            masks_.data() + c * (rows_.chunk_rows() / BLOCK), blocks, threshold,
+                                            {run_rows_.get(), run_scores_.get(), run_norms_.get()});
+        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows());
         for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
         found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
         scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
@@ -270,7 +210,7 @@ private:
             // Chunks whose norms and codes lie side by side go together.
             chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
             const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
-            scan_blocks(c, 0, (used + BLOCK - 1) / BLOCK, threshold);
+            scan_blocks(c, (used + BLOCK - 1) / BLOCK, threshold);
         }
     }
 
@@ -292,13 +232,12 @@ private:
         else
             for (size_t i = 0; i < n; ++i)
                 keys[i] = norms[i] * (static_cast<float>(2 * scores[i] - half) * gain - norms[i]);
-        ranking_.reset(new Ranking(keys_));
     }
 
     float key(size_t i) const { return query_.kind == KEY_SCORE ? static_cast<float>(scores_[i]) : keys_[i]; }
 
     float largest_key(int64_t rank) const {
-        if (query_.kind != KEY_SCORE) return ranking_->largest(rank);
+        if (query_.kind != KEY_SCORE) return kernels_.largest(keys_.data(), static_cast<int64_t>(keys_.size()), rank);
         if (rank > static_cast<int64_t>(scores_.size())) return LOWEST;
         size_t score = counts_.size() - 1;
         for (int64_t left = rank; left > static_cast<int64_t>(counts_[score]); --score) left -= counts_[score];
@@ -367,15 +306,41 @@ private:
         found_.resize(kept);
     }
 
-    // A threshold that about `want` rows will reach, from the rows of a few blocks.
-    float likely_threshold(int64_t want, double slack) {
+    // The keys of the rows of a few pairs of blocks.
+    std::vector<float> sample() const {
         const int64_t per_chunk = rows_.chunk_rows() / BLOCK, blocks = (rows_.size() + BLOCK - 1) / BLOCK;
-        const int64_t step = std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
-        clear_found();
-        for (int64_t b = 0; b < blocks; b += step) scan_blocks(b / per_chunk, b % per_chunk, 1, LOWEST);
-        keys_of_found();
-        const double expected = static_cast<double>(want) * static_cast<double>(found_.size()) / static_cast<double>(eligible_);
-        return largest_key(static_cast<int64_t>(slack * (expected + 3.0 * std::sqrt(expected) + 2.0)));
+        const int64_t step = 2 * std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
+        std::vector<const uint8_t*> codes;
+        std::vector<const float*> norms;
+        std::vector<uint32_t> masks;
+        for (int64_t pair = 0; pair < blocks; pair += step)
+            for (int64_t b = pair; b < std::min(pair + 2, blocks); ++b) {
+                const Chunk& chunk = rows_.chunk(b / per_chunk);
+                codes.push_back(chunk.scan + place_in_pairs(b % per_chunk, rows_.layout().scan_bytes));
+                norms.push_back(chunk.norms + b % per_chunk * BLOCK);
+                masks.push_back(masks_[static_cast<size_t>(b)]);
+            }
+        const auto n = static_cast<int64_t>(codes.size());
+        std::vector<float> keys(codes.size() * BLOCK);
+        kernels_.block_keys(query_.scan, query_.kind, codes.data(), norms.data(), n, keys.data());
+        size_t kept = 0, from = 0;
+        for (uint32_t mask : masks) {
+            if (mask == UINT32_MAX && kept == from)
+                kept += BLOCK;
+            else
+                for (; mask; mask &= mask - 1) keys[kept++] = keys[from + static_cast<size_t>(__builtin_ctz(mask))];
+            from += BLOCK;
+        }
+        keys.resize(kept);
+        return keys;
+    }
+
+    // A threshold that about `want` rows will reach, by the sample.
+    float likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const {
+        const double part = static_cast<double>(sampled.size()) / static_cast<double>(eligible_);
+        const double expected = static_cast<double>(want) * part;
+        const auto rank = static_cast<int64_t>(slack * (expected + 2.0 * std::sqrt(expected) + 2.0));
+        return kernels_.largest(sampled.data(), static_cast<int64_t>(sampled.size()), rank);
     }
 
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
@@ -385,8 +350,9 @@ private:
         if (plan.survivors >= eligible_) {
             scan(LOWEST);
         } else {
+            const std::vector<float> sampled = sample();
             for (double slack = 1.0;; slack *= 4.0) {
-                const float threshold = likely_threshold(plan.survivors, slack);
+                const float threshold = likely_threshold(sampled, plan.survivors, slack);
                 scan(threshold);
                 if (threshold == LOWEST || static_cast<int64_t>(found_.size()) >= plan.survivors) break;
             }
@@ -467,8 +433,7 @@ private:
             order_[inside] = refined_[i];
             inside += key(i) >= reference_key_;
         }
-        order_.resize(inside);
-        const float threshold = Ranking(order_).largest(plan.rank);
+        const float threshold = kernels_.largest(order_.data(), static_cast<int64_t>(inside), plan.rank);
         for (size_t i = 0; i < n; ++i) {
             found_[kept] = found_[i];
             kept += refined_[i] >= threshold;
@@ -476,12 +441,15 @@ private:
         found_.resize(kept);
     }
 
+    // The true distances of what was found, in estimated_.
     void rerank() {
         const int64_t d = rows_.layout().dim;
-        constexpr size_t AHEAD = 6;
-        for (size_t i = 0; i < std::min(AHEAD, found_.size()); ++i) ask_for(found_[i]);
-        for (size_t i = 0; i < found_.size(); ++i) {
-            if (i + AHEAD < found_.size()) ask_for(found_[i + AHEAD]);
+        constexpr size_t AHEAD = 16;
+        const size_t n = found_.size();
+        estimated_.resize(n);
+        for (size_t i = 0; i < std::min(AHEAD, n); ++i) ask_for(found_[i]);
+        for (size_t i = 0; i < n; ++i) {
+            if (i + AHEAD < n) ask_for(found_[i + AHEAD]);
             const uint32_t row = found_[i];
             const float* x = rows_.vector(row);
             float distance = 0.0f;
@@ -490,18 +458,26 @@ private:
                 case Metric::ip: distance = -kernels_.dot(query_.vector.data(), x, d); break;
                 case Metric::l2: distance = std::sqrt(kernels_.squared_distance(query_.vector.data(), x, d)); break;
             }
-            hits_.emplace_back(distance, rows_.id(row));
+            estimated_[i] = distance;
         }
-        work.reranked += static_cast<int64_t>(found_.size());
+        work.reranked += static_cast<int64_t>(n);
+    }
+
+    // Those of what was found that may be among the k nearest, ties included, into hits_. Ids lie elsewhere in memory: only these
+    // are looked up.
+    void collect(int64_t k) {
+        const auto n = static_cast<int64_t>(found_.size());
+        const float limit = k < n ? kernels_.largest(estimated_.data(), n, n - k + 1) : FARTHEST;
+        hits_.clear();
+        for (size_t i = 0; i < found_.size(); ++i)
+            if (!(estimated_[i] > limit)) hits_.emplace_back(estimated_[i], rows_.id(found_[i]));
     }
 
     // Vectors are scattered over more memory than any cache holds.
     void ask_for(uint32_t row) const {
-        const Chunk& chunk = rows_.chunk_of(row);
         const auto* at = reinterpret_cast<const char*>(rows_.vector(row));
         for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte);
-        __builtin_prefetch(chunk.norms + rows_.place(row));
-        __builtin_prefetch(chunk.ids + rows_.place(row));
+        if (query_.kind == KEY_SCORE) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row));
     }
 
     const Index& index_;
@@ -520,7 +496,6 @@ private:
     std::vector<uint16_t> scores_;
     std::vector<float> norms_;      // of what was found, where the metric needs them
     std::vector<uint32_t> counts_;  // of scores
-    std::unique_ptr<Ranking> ranking_;  // of keys
     std::vector<float> keys_, factors_, refined_, estimated_, order_;
     std::vector<const uint32_t*> tails_;
     std::vector<uint32_t> differ_;
@@ -532,14 +507,17 @@ namespace {
 // The rows that a search may find: all in use, or those of the allowed ids.
 int64_t fill_masks(const Rows& rows, const int64_t* allowed, int64_t allowed_n, std::vector<uint32_t>& masks) {
     const int64_t per_chunk = rows.chunk_rows() / BLOCK;
-    masks.assign(static_cast<size_t>(rows.chunks() * per_chunk), 0);
+    const auto blocks = static_cast<size_t>(rows.chunks() * per_chunk);
     if (allowed == nullptr) {
         // Rows have no gaps: all blocks but the last few are full.
         const int64_t full = rows.size() / BLOCK, left = rows.size() % BLOCK;
-        std::fill_n(masks.begin(), full, UINT32_MAX);
-        if (left) masks[static_cast<size_t>(full)] = (uint32_t{1} << left) - 1;
+        masks.reserve(blocks);
+        masks.assign(static_cast<size_t>(full), UINT32_MAX);
+        if (left) masks.push_back((uint32_t{1} << left) - 1);
+        masks.resize(blocks, 0);
         return rows.size();
     }
+    masks.assign(blocks, 0);
     int64_t eligible = 0;
     for (int64_t i = 0; i < allowed_n; ++i) {
         const uint32_t row = rows.find(allowed[i]);

@@ -14,6 +14,9 @@ void progressive(const FrameView&, const float*, int64_t, const float*, int64_t,
 void decode(const FrameView&, const float*, float, const uint8_t*, int64_t, float*, float*);
 void norms(const float*, int64_t, int64_t, double*);
 int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint32_t*, int64_t, float, Found);
+void block_keys(const ScanQuery&, KeyKind, const uint8_t* const*, const float* const*, int64_t, float*);
+float largest(const float*, int64_t, int64_t);
+void widen_tables(const uint8_t*, int64_t, uint8_t*);
 void disagreements(const uint32_t* const*, int64_t, const uint32_t*, const uint8_t*, int64_t, uint32_t*, float*);
 float dot(const float*, const float*, int64_t);
 float squared_distance(const float*, const float*, int64_t);
@@ -28,6 +31,12 @@ int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
+#if defined(LETHEVEC_ISA_AVX512)
+constexpr auto WIDEN_TABLES = widen_tables;
+#else
+constexpr decltype(&widen_tables) WIDEN_TABLES = nullptr;
+#endif
+
 extern const Kernels kernels;
 const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          LANES,
@@ -38,6 +47,9 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          decode,
                          norms,
                          scan,
+                         block_keys,
+                         largest,
+                         WIDEN_TABLES,
                          disagreements,
                          dot,
                          squared_distance,

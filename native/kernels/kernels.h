@@ -28,10 +28,23 @@ struct ScanQuery {
     int64_t bytes;          // bytes of first-stage code of a record
     int32_t half;           // sum of all w_j: 2 score - half estimates <query, record>
     float gain;             // l2: the factor on that estimate; unused otherwise
+    // What `widen_tables` made of the tables, or null: whoever can look up six bits at a time then does.
+    const uint8_t* wide = nullptr;
 };
 
 constexpr int64_t BLOCK = 32;        // records whose first-stage codes are interleaved byte by byte
+constexpr int64_t PAIR = 2 * BLOCK;  // where the codes of all records are scanned, two blocks are: a line of the cache is a byte
 constexpr int64_t CHUNK_BYTES = 16;  // bytes whose scores are summed in eight bits
+
+// Bytes of the tables of 64 for so many bytes of code: one for six bits of each, and for the bits that are left of each three
+// of a chunk. With a multiple of CHUNK_BYTES it is where the next chunk's tables begin.
+constexpr int64_t wide_tables(int64_t bytes) {
+    const int64_t left = bytes % CHUNK_BYTES;
+    return 64 * (bytes + bytes / CHUNK_BYTES * ((CHUNK_BYTES + 2) / 3) + (left + 2) / 3);
+}
+
+// Where the codes of a block begin, in pairs of blocks: byte g of its first record is g * PAIR further on.
+constexpr int64_t place_in_pairs(int64_t block, int64_t bytes) { return block / 2 * bytes * PAIR + block % 2 * BLOCK; }
 
 // How a first-stage score becomes a key, larger is nearer. KEY_SCORE is the score itself.
 enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
@@ -139,10 +152,17 @@ struct Kernels {
                    float* scratch);
     // |x| of each row.
     void (*norms)(const float* x, int64_t d, int64_t n, double* out);
-    // Rows of `blocks` blocks whose key is >= threshold, ascending; returns how many. `norms` has one per row (unused for
-    // KEY_SCORE); `masks` has a word per block with the bits of the rows that may be found.
+    // Rows of `blocks` blocks, in pairs, whose key is >= threshold, ascending; returns how many. `norms` has one per row (unused
+    // for KEY_SCORE); `masks` has a word per block with the bits of the rows that may be found.
     int64_t (*scan)(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
                     int64_t blocks, float threshold, Found found);
+    // The keys of all rows of blocks wherever they lie, each in its pair: (blocks, BLOCK) of them.
+    void (*block_keys)(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
+                       int64_t blocks, float* keys);
+    // The rank-th largest of n numbers, none of them NaN; minus infinity when there are not as many.
+    float (*largest)(const float* numbers, int64_t n, int64_t rank);
+    // Tables of 64 from those of sixteen, wide_tables(bytes) bytes of them; null where nothing would look at them.
+    void (*widen_tables)(const uint8_t* tables, int64_t bytes, uint8_t* wide);
     // Sum of weights over the bits in which each of n codes and the query differ; `words` words of 32 bits, a weight for
     // each bit. Tails are where the pointers say, anywhere in memory: a factor, which is copied out, then the words.
     void (*disagreements)(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights,

@@ -7,15 +7,49 @@ namespace lethevec::LETHEVEC_ISA_NS {
 
 namespace {
 
+// Tails are scattered, so those that come are asked for early. Only long ones lie across the end of a line.
+constexpr int64_t TAILS_AHEAD = 32;
+LETHEVEC_INLINE void ask_for(const uint32_t* tail, int64_t words) {
+    __builtin_prefetch(tail);
+    if (words >= 8) __builtin_prefetch(tail + words);
+}
+
 template <int64_t WORDS>
 LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights,
                                       int64_t words, uint32_t* out, float* factors) {
-    constexpr int64_t AHEAD = 16;  // tails are scattered, so the next ones are asked for early
-    for (int64_t i = 0; i < n; ++i) {
-        if (i + AHEAD < n) {
-            __builtin_prefetch(tails[i + AHEAD]);
-            __builtin_prefetch(tails[i + AHEAD] + words);
+    int64_t i = 0;
+    for (; i < n && i < TAILS_AHEAD; ++i) ask_for(tails[i], words);
+    i = 0;
+#if defined(LETHEVEC_ISA_AVX512)
+    if (WORDS > 0) {
+        // Up to four words at once, and four rows in the quarters of 64 bits, so that their parts are added up together.
+        constexpr auto USED = static_cast<__mmask16>((1u << WORDS) - 1u);
+        const __m512i first = _mm512_maskz_loadu_epi8(WORDS > 1 ? ~0ull : 0xffffffffull, weights);
+        const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3 ? ~0ull : WORDS > 2 ? 0xffffffffull : 0ull, weights + 64);
+        const __m128i own = _mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), query);
+        for (; i + 4 <= n; i += 4) {
+            __m512i total = _mm512_setzero_si512();
+            for (int k = 0; k < 4; ++k) {
+                if (i + k + TAILS_AHEAD < n) ask_for(tails[i + k + TAILS_AHEAD], words);
+                const __m128i differing =
+                    _mm_xor_si128(_mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), tails[i + k] + 1), own);
+                const auto low = static_cast<uint64_t>(_mm_cvtsi128_si64(differing));
+                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(low, first), _mm512_setzero_si512());
+                if (WORDS > 2) {
+                    const auto high = static_cast<uint64_t>(_mm_extract_epi64(differing, 1));
+                    sum = _mm512_add_epi64(
+                        sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(high, second), _mm512_setzero_si512()));
+                }
+                total = _mm512_or_si512(total, _mm512_slli_epi64(sum, static_cast<unsigned>(16 * k)));
+                __builtin_memcpy(factors + i + k, tails[i + k], sizeof(float));
+            }
+            const auto sums = static_cast<uint64_t>(_mm512_reduce_add_epi64(total));
+            for (int k = 0; k < 4; ++k) out[i + k] = static_cast<uint32_t>(sums >> (16 * k) & 0xffff);
         }
+    }
+#endif
+    for (; i < n; ++i) {
+        if (i + TAILS_AHEAD < n) ask_for(tails[i + TAILS_AHEAD], words);
         out[i] = disagreement(tails[i] + 1, query, weights, WORDS > 0 ? WORDS : words);
         __builtin_memcpy(factors + i, tails[i], sizeof(float));
     }

@@ -2,6 +2,7 @@
 #include "block_scores.h"
 #include "kernels.h"
 #include "lanes.h"
+#include "wide_scores.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -78,7 +79,7 @@ LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const Score
 
 // A first test of eight-bit scores for the kinds that need the norm, without the arithmetic: norms are sorted into sixteen
 // intervals, eight to a doubling, and each interval has the least score that could do. What passes is tested exactly.
-#if defined(LETHEVEC_ISA_AVX2)
+#if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
 #define LETHEVEC_NORM_FILTER
 constexpr bool FILTERED = true;
 
@@ -124,6 +125,22 @@ NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* norms, flo
     return filter;
 }
 
+#if defined(LETHEVEC_ISA_AVX512)
+// Of two blocks.
+LETHEVEC_INLINE uint64_t may_reach(const NormFilter& filter, __m512i scores, const float* norms) {
+    const __m512i base = _mm512_set1_epi16(static_cast<short>(filter.base));
+    __m512i part[4];
+    for (int k = 0; k < 4; ++k) part[k] = _mm512_srli_epi32(_mm512_loadu_si512(norms + 16 * k), NORM_SHIFT);
+    const __m512i low = _mm512_subs_epu16(_mm512_packus_epi32(part[0], part[1]), base);
+    const __m512i high = _mm512_subs_epu16(_mm512_packus_epi32(part[2], part[3]), base);
+    // Packing works within quarters: four rows of each part come out side by side.
+    const __m512i mixed = _mm512_min_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(15));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i interval = _mm512_permutexvar_epi32(order, mixed);
+    const __m512i table = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(filter.least)));
+    return _mm512_cmpge_epu8_mask(scores, _mm512_shuffle_epi8(table, interval));
+}
+#else
 LETHEVEC_INLINE uint32_t may_reach(const NormFilter& filter, const uint8_t* scores, const float* norms) {
     const __m256i base = _mm256_set1_epi16(static_cast<short>(filter.base));
     __m256i part[4];
@@ -139,6 +156,7 @@ LETHEVEC_INLINE uint32_t may_reach(const NormFilter& filter, const uint8_t* scor
     const __m256i score = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores));
     return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(score, least), score)));
 }
+#endif
 #else
 constexpr bool FILTERED = false;
 #endif
@@ -154,80 +172,117 @@ struct Task {
 };
 
 // Which rows of a block reach the threshold, or may reach it, where there is a filter.
-template <class Score>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const Score* scores, const float* norms);
-template <>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, const float* norms) {
-    if (task.kind == KEY_SCORE) return reach_byte(scores, static_cast<uint8_t>(task.whole));
-#if defined(LETHEVEC_NORM_FILTER)
+template <bool KEYED>
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, [[maybe_unused]] const float* norms) {
+    if (!KEYED) return reach_byte(scores, static_cast<uint8_t>(task.whole));
+#if defined(LETHEVEC_ISA_AVX2)
     return may_reach(task.filter, scores, norms);
 #else
     return reach_key(task.query, task.kind, scores, norms, task.threshold);
 #endif
 }
-template <>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, const float* norms) {
-    return task.kind == KEY_SCORE ? reach_score(scores, static_cast<uint16_t>(task.whole))
-                                  : reach_key(task.query, task.kind, scores, norms, task.threshold);
+template <bool KEYED>
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe_unused]] const float* norms) {
+    return KEYED ? reach_key(task.query, task.kind, scores, norms, task.threshold)
+                 : reach_score(scores, static_cast<uint16_t>(task.whole));
 }
 
-// The rows of a tile that reach the threshold: blocks without any are passed over first, which cannot be predicted.
-template <class Score>
+// The rows of a tile that reach the threshold. How many a pair of blocks has cannot be predicted, but it is rarely more than
+// two: so many are taken without a look at how many there are.
+template <bool KEYED, class Score>
 LETHEVEC_INLINE int64_t take(const Task& task, const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores,
                              const float* norms, Found found, int64_t count) {
-    uint8_t some[TILE];
+    constexpr int64_t AT_ONCE = 2;
+    uint16_t places[TILE * BLOCK + AT_ONCE];
     int64_t n = 0;
-    for (int64_t b = 0; b < blocks; ++b) {
-        some[n] = static_cast<uint8_t>(b);
-        n += reached[b] != 0;
+    for (int64_t b = 0; b < blocks; b += 2) {
+        uint64_t mask = reached[b] | static_cast<uint64_t>(b + 1 < blocks ? reached[b + 1] : 0) << 32;
+        const auto many = static_cast<int64_t>(__builtin_popcountll(mask));
+        // The bit above all is for when there are none.
+        places[n] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask | uint64_t{1} << 63));
+        mask &= mask - 1;
+        places[n + 1] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask | uint64_t{1} << 63));
+        for (int64_t k = AT_ONCE; k < many; ++k) {
+            mask &= mask - 1;
+            places[n + k] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask));
+        }
+        n += many;
     }
     for (int64_t i = 0; i < n; ++i) {
-        const int64_t at = some[i] * BLOCK;
-        for (uint32_t mask = reached[some[i]]; mask; mask &= mask - 1) {
-            const int64_t r = at + __builtin_ctz(mask);
-            found.rows[count] = static_cast<uint32_t>(first + r);
-            found.scores[count] = scores[r];
-            bool reaches = true;
-            if (task.kind != KEY_SCORE) {
-                found.norms[count] = norms[r];
-                if (FILTERED && sizeof(Score) == 1) {
-                    const float estimate = static_cast<float>(2 * static_cast<int32_t>(scores[r]) - task.query.half);
-                    reaches = key_of(task.kind, estimate, norms[r], task.query.gain) >= task.threshold;
-                }
+        const int64_t r = places[i];
+        found.rows[count] = static_cast<uint32_t>(first + r);
+        found.scores[count] = scores[r];
+        bool reaches = true;
+        if (KEYED) {
+            found.norms[count] = norms[r];
+            if (FILTERED && sizeof(Score) == 1) {
+                const float estimate = static_cast<float>(2 * static_cast<int32_t>(scores[r]) - task.query.half);
+                reaches = key_of(task.kind, estimate, norms[r], task.query.gain) >= task.threshold;
             }
-            count += reaches;
         }
+        count += reaches;
     }
     return count;
 }
 
 template <int N>
+LETHEVEC_INLINE void score_chunk(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+#if defined(LETHEVEC_ISA_AVX512)
+    if (N > 1 && q.wide) {
+        __m512i sum[(N + 1) / 2];
+        for (int i = 0; i < N / 2; ++i) sum[i] = _mm512_setzero_si512();
+        sum_wide<N / 2>(q, codes, from, to, sum);
+        for (int i = 0; i < N / 2; ++i) _mm512_storeu_si512(sums + i * 2 * BLOCK, sum[i]);
+        return;
+    }
+#endif
+    sum_bytes<N>(q, codes, from, to, sums);
+}
+
+template <int N>
 LETHEVEC_INLINE void score_group(const ScanQuery& q, const uint8_t* codes, uint8_t* scores) {
-    sum_bytes<N>(q, codes, 0, q.bytes, scores);
+    score_chunk<N>(q, codes, 0, q.bytes, scores);
 }
 template <int N>
 LETHEVEC_INLINE void score_group(const ScanQuery& q, const uint8_t* codes, uint16_t* scores) {
     alignas(64) uint8_t sums[N * BLOCK];
     for (int r = 0; r < N * BLOCK; ++r) scores[r] = 0;
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_bytes<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        score_chunk<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
     }
 }
 
-template <int N, class Score>
+template <bool KEYED, int N, class Score>
 LETHEVEC_INLINE void scan_group(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
                                 Score* scores, uint32_t* reached) {
     score_group<N>(task.query, codes, scores);
-    for (int i = 0; i < N; ++i) reached[i] = masks[i] & reach(task, scores + i * BLOCK, norms + i * BLOCK);
+#if defined(LETHEVEC_ISA_AVX512)
+    if (N > 1 && sizeof(Score) == 1) {
+        constexpr int64_t AHEAD = 1024;
+        if (KEYED)
+            for (int64_t r = 0; r < N * BLOCK; r += 16) __builtin_prefetch(norms + AHEAD + r);
+        for (int i = 0; i < N; i += 2) {
+            const __m512i sums = _mm512_loadu_si512(scores + i * BLOCK);
+            uint64_t mask;
+            __builtin_memcpy(&mask, masks + i, sizeof mask);
+            mask &= KEYED ? may_reach(task.filter, sums, norms + i * BLOCK)
+                          : _mm512_cmpge_epu8_mask(sums, _mm512_set1_epi8(static_cast<char>(task.whole)));
+            __asm__("" : "+r"(mask));  // one by one: packed into a register first, they take longer
+            __builtin_memcpy(reached + i, &mask, sizeof mask);
+        }
+        return;
+    }
+#endif
+    for (int i = 0; i < N; ++i) reached[i] = masks[i] & reach<KEYED>(task, scores + i * BLOCK, norms + i * BLOCK);
 }
 
-template <class Score>
+template <bool KEYED, class Score>
 LETHEVEC_INLINE int64_t scan_all(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
                                  int64_t blocks, Found found) {
     alignas(64) Score scores[TILE * BLOCK];
     uint32_t reached[TILE];
-    const int64_t stride = task.query.bytes * BLOCK;
+    const int64_t bytes = task.query.bytes;
     int64_t count = 0;
     for (int64_t from = 0; from < blocks; from += TILE) {
         const int64_t n = blocks - from < TILE ? blocks - from : TILE;
@@ -237,15 +292,44 @@ LETHEVEC_INLINE int64_t scan_all(const Task& task, const uint8_t* codes, const f
             if ((masks[b] | masks[b + 1] | masks[b + 2] | masks[b + 3]) == 0)
                 for (int64_t k = 0; k < TOGETHER; ++k) reached[i + k] = 0;
             else
-                scan_group<TOGETHER>(task, codes + b * stride, norms + b * BLOCK, masks + b, scores + i * BLOCK, reached + i);
+                scan_group<KEYED, TOGETHER>(task, codes + place_in_pairs(b, bytes), norms + b * BLOCK, masks + b,
+                                            scores + i * BLOCK, reached + i);
         }
         for (; i < n; ++i) {
             const int64_t b = from + i;
-            scan_group<1>(task, codes + b * stride, norms + b * BLOCK, masks + b, scores + i * BLOCK, reached + i);
+            scan_group<KEYED, 1>(task, codes + place_in_pairs(b, bytes), norms + b * BLOCK, masks + b, scores + i * BLOCK,
+                                 reached + i);
         }
-        count = take(task, reached, n, from * BLOCK, scores, norms + from * BLOCK, found, count);
+        count = take<KEYED>(task, reached, n, from * BLOCK, scores, norms + from * BLOCK, found, count);
     }
     return count;
+}
+
+// The keys of N blocks, wherever they lie.
+template <int N>
+LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
+                             float* keys) {
+    alignas(64) uint8_t sums[N * BLOCK];
+    alignas(64) int32_t scores[N * BLOCK] = {};
+    for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
+        sum_blocks<N, PAIR>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        for (int r = 0; r < N * BLOCK; ++r) scores[r] += sums[r];
+    }
+    if (kind == KEY_SCORE) {
+        for (int r = 0; r < N * BLOCK; ++r) keys[r] = static_cast<float>(scores[r]);
+        return;
+    }
+    for (int i = 0; i < N; ++i)
+        for (int r = 0; r < BLOCK; ++r)
+            keys[i * BLOCK + r] =
+                key_of(kind, static_cast<float>(2 * scores[i * BLOCK + r] - q.half), norms[i][r], q.gain);
+}
+
+template <class Score>
+LETHEVEC_INLINE int64_t scan_kind(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
+                                  int64_t blocks, Found found) {
+    return task.kind == KEY_SCORE ? scan_all<false, Score>(task, codes, norms, masks, blocks, found)
+                                  : scan_all<true, Score>(task, codes, norms, masks, blocks, found);
 }
 
 }  // namespace
@@ -264,11 +348,27 @@ int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const f
         if (static_cast<float>(task.whole) < threshold) ++task.whole;
     }
     // Where one chunk is all, its sums are the scores and stay narrow.
-    if (query.bytes > CHUNK_BYTES) return scan_all<uint16_t>(task, codes, norms, masks, blocks, found);
+    if (query.bytes > CHUNK_BYTES) return scan_kind<uint16_t>(task, codes, norms, masks, blocks, found);
 #if defined(LETHEVEC_NORM_FILTER)
     if (kind != KEY_SCORE && blocks > 0) task.filter = make_filter(query, kind, norms, threshold);
 #endif
-    return scan_all<uint8_t>(task, codes, norms, masks, blocks, found);
+    return scan_kind<uint8_t>(task, codes, norms, masks, blocks, found);
+}
+
+void block_keys(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms, int64_t blocks,
+                float* keys) {
+    constexpr int64_t AHEAD = 2 * TOGETHER;
+    for (int64_t b = 0; b < blocks; b += TOGETHER) {
+        for (int64_t i = b + AHEAD; i < b + AHEAD + TOGETHER && i < blocks; ++i) {
+            for (int64_t g = 0; g < query.bytes; ++g) __builtin_prefetch(codes[i] + g * PAIR);
+            if (kind != KEY_SCORE)
+                for (int64_t r = 0; r < BLOCK; r += 16) __builtin_prefetch(norms[i] + r);
+        }
+        if (b + TOGETHER <= blocks)
+            keys_of<TOGETHER>(query, kind, codes + b, norms + b, keys + b * BLOCK);
+        else
+            for (int64_t i = b; i < blocks; ++i) keys_of<1>(query, kind, codes + i, norms + i, keys + i * BLOCK);
+    }
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "agreement.h"
@@ -44,7 +45,7 @@ struct ScanProblem {
         int32_t half = 0;
         for (const int32_t w : weights) half += w;
         // Of the codes, some are the query's own and some its opposite: the highest and the lowest score there can be.
-        codes.resize(static_cast<size_t>(blocks * bytes * BLOCK));
+        codes.resize(static_cast<size_t>((blocks + 1) / 2 * bytes * PAIR));
         norms.resize(static_cast<size_t>(blocks * BLOCK));
         scores.resize(norms.size());
         random.fill(codes);
@@ -52,7 +53,7 @@ struct ScanProblem {
             const int64_t what = random.below(10);
             int32_t score = 0;
             for (int64_t g = 0; g < bytes; ++g) {
-                uint8_t& byte = codes[static_cast<size_t>(((row / BLOCK) * bytes + g) * BLOCK + row % BLOCK)];
+                uint8_t& byte = codes[static_cast<size_t>(((row / PAIR) * bytes + g) * PAIR + row % PAIR)];
                 const uint8_t own = signs[static_cast<size_t>(g)];
                 if (what < 2) byte = what ? own : static_cast<uint8_t>(~own);
                 for (int b = 0; b < 8; ++b) score += part(g * 8 + b, byte >> b & 1);
@@ -100,12 +101,19 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
         const std::string sizes = text("scan: bytes, blocks, kind", {problem.bytes, blocks, kind});
         return sizes + ", threshold " + std::to_string(threshold);
     };
-    agree(isas, what, [&](const Kernels& kernels) {
+    // With tables of 64 too, where they are made, and without them everywhere.
+    for (const bool wide : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
         auto rows = room<uint32_t>(blocks * BLOCK);
         auto scores = room<uint16_t>(blocks * BLOCK);
         auto norms = room<float>(blocks * BLOCK);
+        ScanQuery query = problem.query;
+        auto tables = room<uint8_t>(wide_tables(problem.bytes));
+        if (wide && kernels.widen_tables) {
+            kernels.widen_tables(query.tables, query.bytes, tables.data());
+            query.wide = tables.data();
+        }
         const int64_t count =
-            kernels.scan(problem.query, kind, problem.codes.data(), problem.norms.data(), problem.masks.data(), blocks,
+            kernels.scan(query, kind, problem.codes.data(), problem.norms.data(), problem.masks.data(), blocks,
                          threshold, {rows.data(), scores.data(), norms.data()});
         int64_t at = 0;
         bool right = true;
@@ -129,6 +137,58 @@ inline void check_scans(const Isas& isas, int64_t bytes, int64_t blocks, int thr
     const ScanProblem problem(bytes, blocks, random);
     for (const KeyKind kind : {KEY_SCORE, KEY_IP, KEY_L2})
         for (int k = 0; k < thresholds; ++k) check_scan(isas, problem, kind, threshold_for(problem, kind, random));
+}
+
+// The keys of some blocks of a problem, in an order of their own.
+inline void check_block_keys(const Isas& isas, int64_t bytes, int64_t blocks) {
+    Random random{static_cast<uint64_t>(5000 + bytes * 100 + blocks)};
+    const ScanProblem problem(bytes, 8, random);
+    std::vector<int64_t> which;
+    std::vector<const uint8_t*> codes;
+    std::vector<const float*> norms;
+    for (int64_t b = 0; b < blocks; ++b) {
+        which.push_back(random.below(8));
+        codes.push_back(problem.codes.data() + place_in_pairs(which.back(), bytes));
+        norms.push_back(problem.norms.data() + which.back() * BLOCK);
+    }
+    for (const KeyKind kind : {KEY_SCORE, KEY_IP, KEY_L2}) {
+        const auto what = [=] { return text("block_keys: bytes, blocks, kind", {bytes, blocks, kind}); };
+        agree(isas, what, [&](const Kernels& kernels) {
+            auto keys = room<float>(blocks * BLOCK);
+            kernels.block_keys(problem.query, kind, codes.data(), norms.data(), blocks, keys.data());
+            bool right = true;
+            for (int64_t i = 0; i < blocks * BLOCK; ++i)
+                right = right && keys[static_cast<size_t>(i)] ==
+                                     problem.key(kind, which[static_cast<size_t>(i / BLOCK)] * BLOCK + i % BLOCK);
+            expect(right, std::string(kernels.name) + " is not by the definition: " + what());
+            return Answer().add(keys);
+        });
+    }
+}
+
+// Numbers of four sorts: of all sizes, close together, few different ones, and with infinities and the least there are.
+inline void check_largest(const Isas& isas, int64_t n, int64_t sort) {
+    Random random{static_cast<uint64_t>(6000 + 10 * n + sort)};
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float odd[] = {infinity, -infinity, 3.4028235e38f, -3.4028235e38f, 1e-45f, -1e-45f, 0.0f, 2e-45f};
+    std::vector<float> numbers(static_cast<size_t>(n));
+    for (float& x : numbers)
+        x = sort == 0   ? random.wild(58)
+            : sort == 1 ? 1000.0f + random.number()
+            : sort == 2 ? static_cast<float>(random.below(5))
+                        : odd[random.below(8)];
+    std::vector<float> sorted = numbers;
+    std::sort(sorted.begin(), sorted.end(), std::greater<float>());
+    for (int k = 0; k < 6; ++k) {
+        const int64_t rank = k == 0 ? 0 : k == 1 ? n + 1 : k == 2 ? n : k == 3 ? 1 : 1 + random.below(std::max<int64_t>(1, n));
+        const auto what = [=] { return text("largest: n, sort, rank", {n, sort, rank}); };
+        agree(isas, what, [&](const Kernels& kernels) {
+            const float got = kernels.largest(numbers.data(), n, rank);
+            const float right = rank >= 1 && rank <= n ? sorted[static_cast<size_t>(rank - 1)] : -infinity;
+            expect(got == right, std::string(kernels.name) + " is not by the definition: " + what());
+            return Answer().add(std::vector<float>{got + 0.0f});
+        });
+    }
 }
 
 inline void check_disagreements(const Isas& isas, int64_t words, int64_t n) {
@@ -228,6 +288,10 @@ inline void check_search_kernels(const Isas& isas) {
         for (const int64_t blocks : {63, 64, 65, 68, 129, 200}) check_scans(isas, bytes, blocks, 6);
     // Scores above 2^15, where a signed comparison would fail, and up to the 2^16 - 1 of 257 chunks.
     for (const int64_t bytes : {64, 2064, 4112}) check_scans(isas, bytes, 5, 8);
+    for (const int64_t bytes : {1, 2, 3, 13, 16, 17, 40})
+        for (int64_t blocks = 0; blocks <= 13; ++blocks) check_block_keys(isas, bytes, blocks);
+    for (const int64_t n : {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000, 5000})
+        for (int64_t sort = 0; sort < 4; ++sort) check_largest(isas, n, sort);
     for (int64_t words = 0; words <= 12; ++words)
         for (const int64_t n : {0, 1, 2, 3, 16, 17, 40}) check_disagreements(isas, words, n);
     for (const int64_t words : {24, 64, 255}) check_disagreements(isas, words, 5);

@@ -23,7 +23,8 @@ struct Scattered {
         for (int64_t i = 0; i < pieces; ++i) places.insert(places.begin() + random.below(i + 1), i);
         for (int64_t b = 0; b < problem.blocks; ++b) {
             uint8_t* to = memory.data() + (places[static_cast<size_t>(b / together)] * together + b % together) * stride;
-            std::copy_n(problem.codes.data() + b * code, code, to);
+            const uint8_t* from = problem.codes.data() + place_in_pairs(b, problem.bytes);
+            for (int64_t g = 0; g < problem.bytes; ++g) std::copy_n(from + g * PAIR, BLOCK, to + g * BLOCK);
             blocks.push_back(to);
         }
     }

@@ -57,9 +57,9 @@ def plan(records: int, k: int, effort: float, *, staged: bool) -> Plan:
     if not staged:
         everything = count(effort * (0.006 * n + 10.0 * wanted + 100.0))
         return Plan(everything, everything, everything)
-    base = 0.015 * n + 16.0 * wanted + 256.0
+    base = 0.008 * n + 16.0 * wanted + 256.0
     reference = count(0.5 * base)
-    rank = count(effort * (0.0005 * n + 4.0 * wanted + 20.0))
+    rank = count(effort * (0.0008 * n + 5.0 * wanted + 20.0))
     return Plan(reference, max(reference, count(effort * base)), rank)
 
 
