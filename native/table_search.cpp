@@ -14,7 +14,7 @@ namespace {
 
 // See the spec for these.
 constexpr double REFERENCE = 0.125;
-constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 10.0;
+constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 8.0;
 
 // Buckets that are asked for before those that are scanned: as many as have about so many rows.
 constexpr int64_t MOST_AHEAD = 16, ROWS_AHEAD = 3072;
@@ -269,7 +269,7 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
     // In buckets of average size.
     const double looked = buckets(1.0) * some / static_cast<double>(int64_t{1} << settings_.key_bits);
     const double base = PASS_SHARE * looked + PASS_PER_HIT * k, least = k * static_cast<double>(tables());
-    const double fixed = std::max(least, std::ceil(0.5 * base));
+    const double fixed = std::max((4.0 * k + 16.0) * static_cast<double>(tables()), std::ceil(0.5 * base));
     const double most = static_cast<double>(tables() << settings_.key_bits);
     const Plan plan = {static_cast<int64_t>(std::min(most, buckets(REFERENCE))), static_cast<int64_t>(std::min(most, limit)),
                        least, fixed, std::max(fixed, std::ceil(effort * base))};

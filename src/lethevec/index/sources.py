@@ -30,7 +30,7 @@ EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
 TABLES = 1
 ROWS_PER_BUCKET = 400
-PROBES_SCALE, PROBES_POWER = 0.005, 0.9
+PROBES_SCALE, PROBES_POWER = 0.004, 0.9
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000

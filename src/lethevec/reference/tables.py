@@ -57,7 +57,7 @@ CENTRED_FROM = 16
 WEIGHT_OF_TABLE = 255
 #: Which share of the rows looked at, and how many for each that is asked for, pass the estimates by key and signature.
 PASS_SHARE = 0.003
-PASS_PER_HIT = 10.0
+PASS_PER_HIT = 8.0
 #: The effort whose buckets the reference set is taken from: the least that a search looks into.
 REFERENCE = 0.125
 
@@ -188,7 +188,7 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
     """
     looked = probes_for(1.0, probes, records, allowed) * allowed / (1 << b)  # in buckets of average size
     base = PASS_SHARE * looked + PASS_PER_HIT * k
-    fixed = max(float(L * k), math.ceil(0.5 * base))
+    fixed = max((4.0 * k + 16.0) * L, math.ceil(0.5 * base))  # more than `filter_rank` asks for at effort 1
     return TablePlan(
         reference=probes_for(REFERENCE, probes, records, allowed),
         limit=probes_for(effort, probes, records, allowed),
@@ -244,7 +244,9 @@ def table_candidates(
         if not at_first and done >= plan.limit:
             break
         bucket = np.flatnonzero(may & (keys[:, probe.table] == probe.key))
-        (first if at_first else after).extend(zip(estimates[bucket, probe.table].tolist(), bucket.tolist(), strict=True))
+        (first if at_first else after).extend(
+            zip(estimates[bucket, probe.table].tolist(), bucket.tolist(), strict=True)
+        )
     best = sorted((estimate for estimate, _ in first), reverse=True)
     fixed, least = _ranked(best, plan.fixed), _ranked(best, plan.rank)
     reference = {row for estimate, row in first if estimate >= fixed}
