@@ -319,7 +319,8 @@ private:
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
         const double rank = std::ceil(std::max(wanted, effort * (3.0 * wanted + 10.0)));
-        if (keep && (ends_.empty() || rank > static_cast<double>(ends_[0]))) return;
+        constexpr double FAR_BEYOND = 4.0;  // see the spec's tables.py
+        if (keep && (ends_.empty() || rank > FAR_BEYOND * static_cast<double>(ends_[0]))) return;
         scores_.assign(found_.size(), 0);
         norms_.clear();
         if (query_.kind != KEY_SCORE)
@@ -328,7 +329,7 @@ private:
             compare_found();
         else
             estimate_found();
-        if (keep) pass_filter(static_cast<int64_t>(ends_[0]), static_cast<int64_t>(rank));
+        if (keep) pass_filter(static_cast<int64_t>(ends_[0]), std::min(static_cast<int64_t>(rank), static_cast<int64_t>(ends_[0])));
     }
 
     // The differing bits of what was found.

@@ -60,6 +60,8 @@ PASS_SHARE = 0.003
 PASS_PER_HIT = 8.0
 #: The effort whose buckets the reference set is taken from: the least that a search looks into.
 REFERENCE = 0.125
+#: A rank so many times the size of the reference set lets everything pass.
+FAR_BEYOND = 4.0
 
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
@@ -270,8 +272,8 @@ def filter_rank(k: int, effort: float) -> float:
 def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
     """Which candidates go on, by the estimates of their codes, larger is nearer; the reference set comes first.
 
-    All of them, where there is no such set or it is smaller than the rank.
+    A rank beyond the set is that of its last; one far beyond it lets all of them through, and so does having no such set.
     """
-    if reference is None or rank > reference:
+    if reference is None or rank > FAR_BEYOND * reference:
         return np.ones(len(estimates), dtype=np.bool_)
-    return np.asarray(estimates >= np.sort(estimates[:reference])[reference - int(rank)])
+    return np.asarray(estimates >= np.sort(estimates[:reference])[max(0, reference - int(rank))])
