@@ -3,8 +3,8 @@
 // memory is read faster in long pieces than in short ones.
 //
 // Within a run, signatures lie in blocks of 32 rows, byte by byte, as `scan_bucket` of the kernels reads them: byte g of the
-// block's row r is at 32 g + r. Its rows, which are read only where a signature is worth it, and its links lie elsewhere, so that
-// a search reads little more than signatures, and knows where the next run lies before it has come from memory.
+// block's row r is at 32 g + r. Its rows, which are read only where a signature is worth it, and its links lie elsewhere: so a
+// search reads little more than signatures, and knows where the next run lies before it has come from memory.
 //
 // All runs of a bucket but the first are full, and a run that empties is given back: the last run of all takes its place.
 // So the number of runs follows from the sizes of the buckets alone, however they came about, and a bucket that empties
@@ -27,8 +27,7 @@ public:
     static constexpr Run NONE = UINT32_MAX;
     static constexpr int64_t MAX_KEY_BITS = 20;
 
-    // A run of at most MAX_RUN rows, as long as it can be without the first one of a bucket being mostly empty, when buckets have
-    // so many rows on average.
+    // How many rows a run has, when buckets have so many on average: as many as can be without most of it being empty.
     static constexpr int64_t MAX_RUN = 256;
     static int64_t run_for(int64_t rows) {
         int64_t run = BLOCK;

@@ -329,7 +329,7 @@ private:
             compare_found();
         else
             estimate_found();
-        if (keep) pass_filter(static_cast<int64_t>(ends_[0]), std::min(static_cast<int64_t>(rank), static_cast<int64_t>(ends_[0])));
+        if (keep) pass_filter(ends_[0], std::min(static_cast<size_t>(rank), ends_[0]));
     }
 
     // The differing bits of what was found.
@@ -348,10 +348,10 @@ private:
         work.refined += static_cast<int64_t>(found_.size());
     }
 
-    void pass_filter(int64_t reference, int64_t rank) {
-        order_.assign(refined_.begin(), refined_.begin() + reference);
-        std::nth_element(order_.begin(), order_.begin() + (rank - 1), order_.end(), std::greater<float>());
-        const float threshold = order_[static_cast<size_t>(rank - 1)];
+    void pass_filter(size_t reference, size_t rank) {
+        order_.assign(refined_.data(), refined_.data() + reference);
+        std::nth_element(order_.data(), order_.data() + (rank - 1), order_.data() + reference, std::greater<float>());
+        const float threshold = order_[rank - 1];
         size_t kept = 0;
         for (size_t i = 0; i < found_.size(); ++i) {
             found_[kept] = found_[i];

@@ -1,4 +1,4 @@
-// How a query finds candidates in hash tables: bucket after bucket, in groups. Mirrors `table_candidates` of the spec's tables.py.
+// How a query finds candidates in hash tables, bucket after bucket. Mirrors `table_candidates` of the spec's tables.py.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +46,8 @@ public:
           found_(found) {
         if (tables.tables() > 1) left_ = masks;
         const Buckets& table = tables.tables_[0];
-        ahead_ = std::min(MOST_AHEAD, std::max<int64_t>(2, ROWS_AHEAD * table.keys() / (table.runs() * table.run() + 1)));
+        const int64_t rows_of_all = table.runs() * table.run() + 1;
+        ahead_ = std::min(MOST_AHEAD, std::max<int64_t>(2, ROWS_AHEAD * table.keys() / rows_of_all));
     }
 
     // Returns how many of those found are of the reference set; they come first.
@@ -128,7 +129,7 @@ private:
         return batch.count;
     }
 
-    // Sees to it that there is a bucket to come; false when all have been given. What says where their runs lie is asked for early.
+    // Sees to it that there is a bucket to come; false when all have been given. What says where runs lie is asked for early.
     bool next() {
         if (coming_at_ < coming_count_) return true;
         coming_at_ = coming_count_ = 0;

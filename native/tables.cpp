@@ -37,7 +37,8 @@ std::unique_ptr<Source> TableSettings::make() const { return std::make_unique<Ta
 
 Tables::Tables(const TableSettings& settings) : settings_(settings) {
     tables_.reserve(static_cast<size_t>(settings_.frame->m()));
-    for (int64_t t = 0; t < settings_.frame->m(); ++t) tables_.emplace_back(settings_.key_bits, signature_bits(), Buckets::run_for(settings_.bucket_rows));
+    const int64_t run = Buckets::run_for(settings_.bucket_rows);
+    for (int64_t t = 0; t < settings_.frame->m(); ++t) tables_.emplace_back(settings_.key_bits, signature_bits(), run);
 }
 
 Tables::~Tables() {
@@ -97,7 +98,8 @@ void Tables::hash(const float* x, int64_t n, uint32_t* keys, uint8_t* signatures
         active().superbit(frame.view(), hashed.at(0), 1, {nullptr, code.at(0), bits, nullptr}, scratch.at(0));
         for (int64_t t = 0; t < count; ++t) {
             keys[i * count + t] = bits_from(code.at(0), t * d, settings_.key_bits);
-            copy_bits(code.at(0), t * d + settings_.key_bits, signature_bits(), signatures + (i * count + t) * signature_bytes());
+            uint8_t* signature = signatures + (i * count + t) * signature_bytes();
+            copy_bits(code.at(0), t * d + settings_.key_bits, signature_bits(), signature);
         }
     }
 }

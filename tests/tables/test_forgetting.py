@@ -19,7 +19,7 @@ def signature_of(x, t, metric="cosine"):
 
 
 def signatures_in(index):
-    """The first 64 bits of every signature that could lie anywhere in memory: a block has those of 32 rows byte by byte."""
+    """The first 64 bits of every signature that could lie in memory: a block has those of 32 rows byte by byte."""
     raw = np.frombuffer(index._native.raw_memory(), dtype=np.uint8).astype(np.uint64)
     places = len(raw) - 7 * 32
     found = np.zeros(places, dtype=np.uint64)

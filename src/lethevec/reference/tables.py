@@ -4,8 +4,8 @@ There are L tables. Table t has a rotation of its own, R_t, and files a vector u
 
     values_t(x) = R_t^T x,   bit i of key_t(x) = [values_t(x)_i >= 0] for i < b
 
-The signs of the next s coordinates, up to 128 with those of the key, lie beside the row in its bucket: its signature. It
-says which rows of a bucket are worth a look at their code, so that most rows cost no visit to memory elsewhere.
+The signs of the next s coordinates, up to 128 with those of the key, lie beside the row in its bucket: its signature.
+It says which rows of a bucket are worth a look at their code, so that most rows cost no visit to memory elsewhere.
 
 A key is shorter than the dimension, so W is b columns of one rotation, W^T W = I, and the step of USR loses its second
 term: y <- tanh(alpha W^T x + (I - W^T W) y) = tanh(alpha W^T x). Its signs are those of W^T x: USR is Super-Bit here.
@@ -172,8 +172,8 @@ def table_weights(values: F32) -> I64:
 class TablePlan:
     """How much to look at: buckets, and places among the estimates of the reference set.
 
-    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference set; a row passes
-    when it reaches the `rank`-th best.
+    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference set; a row
+    passes when it reaches the `rank`-th best.
     """
 
     reference: float
@@ -219,10 +219,10 @@ def table_candidates(
 
     `bits` (n, L, b + s) are the signs of the records' values. A row's estimate in a bucket is
     sum(w) - 2 sum(w over the bits that differ); one that lies in several buckets has an estimate for each. The first
-    buckets say which estimates are good: as many as the plan has for reference, and more until they hold `wanted`. Their
-    best estimates, `fixed` of them with ties, are the reference set, and come first in the answer. Then comes every other
-    row, of these buckets and of those after them up to the limit, that has an estimate as good as the rank-th best of
-    the first buckets.
+    buckets say which estimates are good: as many as the plan has for reference, and more until they hold `wanted`.
+    Their best estimates, `fixed` of them with ties, are the reference set, and come first in the answer. Then comes
+    every other row, of these buckets and of those after them up to the limit, that has an estimate as good as the
+    rank-th best of the first buckets.
 
     Effort changes neither the first buckets nor the reference set. More effort looks into more buckets and lowers the
     threshold, so it never drops a row. The reference set has at least k rows, where there are as many.
@@ -272,7 +272,7 @@ def filter_rank(k: int, effort: float) -> float:
 def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
     """Which candidates go on, by the estimates of their codes, larger is nearer; the reference set comes first.
 
-    A rank beyond the set is that of its last; one far beyond it lets all of them through, and so does having no such set.
+    A rank beyond the set is that of its last; one far beyond it lets all of them through, and so does having no set.
     """
     if reference is None or rank > FAR_BEYOND * reference:
         return np.ones(len(estimates), dtype=np.bool_)
