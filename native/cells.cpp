@@ -73,6 +73,7 @@ uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumb
         list.grow(list.size() + 1);
         list[list.size() - 1] = run;
     }
+    filled_ += slot == 0;
     ++sizes_[c];
     const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
     uint8_t* to = code(c, slot);
@@ -122,6 +123,7 @@ void Cells::take(int64_t c, uint32_t slot) {
     if (slot != last) std::memcpy(rest(c, slot), rest(c, last), words);
     wipe(rest(c, last), words);
     sizes_[c] = last;
+    filled_ -= last == 0;
     if (runs_for(last) == list.size()) return;
     const uint32_t freed = list[list.size() - 1];
     list.resize(list.size() - 1);

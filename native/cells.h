@@ -40,6 +40,7 @@ public:
     explicit Cells(CellShape shape);
 
     int64_t count() const { return sizes_.size(); }
+    int64_t filled() const { return filled_; }  // cells that hold rows
     int64_t size(int64_t c) const { return sizes_[c]; }
     const uint32_t* sizes() const { return sizes_.at(0); }
 
@@ -67,10 +68,10 @@ public:
 
     // For a scan: the blocks of a cell, its runs, and a run's parts.
     int64_t blocks(int64_t c) const { return (size(c) + BLOCK - 1) / BLOCK; }
+    int64_t runs(int64_t c) const { return lists_[static_cast<size_t>(c)].size(); }
     const uint32_t* list(int64_t c) const { return lists_[static_cast<size_t>(c)].at(0); }
     void ask_for_head(int64_t c) const { __builtin_prefetch(&lists_[static_cast<size_t>(c)]); }
     const CellShape& shape() const { return shape_; }
-    int64_t scan_stride() const { return scan_stride_; }  // from a block of a run to its next
     const uint8_t* scanned(uint32_t run) const { return runs_.scan(run); }
     // The rest of a row at `place`: its run's number times the rows of a run, and its number in it.
     const uint32_t* rest_at(uint32_t place) const {
@@ -99,7 +100,8 @@ private:
     }
 
     CellShape shape_;
-    int64_t scan_stride_;
+    int64_t scan_stride_;  // from a block of a run to its next
+    int64_t filled_ = 0;
     Blocks runs_;
     Growing<uint32_t> owners_;  // the cell of each run
     Growing<uint32_t> sizes_;   // rows of each cell

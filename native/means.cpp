@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dispatch.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -90,22 +91,19 @@ void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch
 }
 
 void Means::keys(const float* values, float share, float* keys) const {
-    const int64_t fours = groups(d_), n = size();
-    std::vector<uint8_t> query(static_cast<size_t>(4 * fours), SHIFT);
-    std::vector<int32_t> scores(static_cast<size_t>(padded_size()));
+    const int64_t fours = groups(d_);
+    Wiped<uint8_t> query(4 * fours);
+    std::fill_n(query.at(0), 4 * fours, static_cast<uint8_t>(SHIFT));
     double top = 0.0;
     for (int64_t j = 0; j < d_; ++j) top = std::max(top, std::fabs(static_cast<double>(values[j])));
     const double scale = top > 0.0 ? 63.0 / top : 0.0;
     for (int64_t j = 0; j < d_; ++j) {
         const auto size = static_cast<int32_t>(std::fabs(static_cast<double>(values[j])) * scale + 0.5);
-        query[static_cast<size_t>(j)] = static_cast<uint8_t>(SHIFT + (values[j] < 0.0f ? -size : size));
+        *query.at(j) = static_cast<uint8_t>(SHIFT + (values[j] < 0.0f ? -size : size));
     }
-    active().mean_scores(query.data(), fours, small_.at(0), blocks_for(n), scores.data());
-    const auto step = static_cast<float>(top / 63.0), twice = share > 0.0f ? 2.0f * step : step;
-    for (int64_t c = 0; c < n; ++c) {
-        const float product = (twice * steps_[c]) * static_cast<float>(scores[static_cast<size_t>(c)] - shifts_[c]);
-        keys[c] = share > 0.0f ? product - share * squares_[c] : product;
-    }
+    const auto step = static_cast<float>(top / 63.0);
+    active().mean_keys({query.at(0), fours, share > 0.0f ? 2.0f * step : step, share},
+                       {small_.at(0), shifts_.at(0), steps_.at(0), squares_.at(0), size()}, keys);
 }
 
 int64_t Means::bytes() const {

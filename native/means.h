@@ -30,11 +30,9 @@ public:
     void refresh(int64_t c, int64_t count, const Frame& frame, float* scratch);
     static int64_t scratch(const Frame& frame) { return frame.scratch() + 2 * padded(frame.d()); }
 
-    // How near each cell is to a query of d values, rotated as the means are; larger is nearer. keys has room for
-    // padded_size() floats. `share` of the mean's square counts (see the spec);
-    // 0 is by inner product.
+    // How near each cell is to a query of d values, rotated as the means are; larger is nearer. `share` of the mean's square
+    // counts (see the spec); 0 is by inner product.
     void keys(const float* values, float share, float* keys) const;
-    int64_t padded_size() const { return (size() + MEANS - 1) / MEANS * MEANS; }
 
     int64_t bytes() const;
     void raw_memory(std::vector<uint8_t>& all) const;

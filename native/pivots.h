@@ -122,6 +122,7 @@ private:
     void make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads);
     // What is kept of z in a cell. Mirrors `encode` of the spec.
     struct Workspace;
+    class Search;
     void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
                 Workspace& space) const;
     // Refined centres; see refined.cpp. Homes of rows that came or whose pivot is new, and those that lost their pivot.

@@ -130,12 +130,15 @@ double tail_weights(const float* values, int64_t bits, std::vector<uint8_t>& wei
     for (int64_t j = 0; j < bits; ++j) largest = std::max(largest, std::fabs(static_cast<double>(values[j])));
     if (largest == 0.0) return 0.0;
     const double scale = 127.0 / largest;
+    // Apart from each other, so that the first is a plain loop.
+    uint8_t* to = weights.data();
     for (int64_t j = 0; j < bits; ++j) {
         const auto w = static_cast<int32_t>(std::fabs(static_cast<double>(values[j])) * scale + 0.5);
-        weights[static_cast<size_t>(j)] = static_cast<uint8_t>(w);
+        to[j] = static_cast<uint8_t>(w);
         half += w;
-        if (values[j] >= 0.0f) signs[static_cast<size_t>(j / 32)] |= uint32_t{1} << (j % 32);
     }
+    for (int64_t j = 0; j < bits; ++j)
+        signs[static_cast<size_t>(j / 32)] |= static_cast<uint32_t>(values[j] >= 0.0f) << (j % 32);
     return 1.0 / scale;
 }
 

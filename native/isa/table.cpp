@@ -19,9 +19,11 @@ float dot(const float*, const float*, int64_t);
 float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
-void mean_scores(const uint8_t*, int64_t, const int8_t*, int64_t, int32_t*);
-int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint16_t*, uint32_t*);
-int64_t scan_cell(const ScanQuery&, const CellView&, const CellLimit&, CellEntry*);
+void mean_keys(const MeanQuery&, const MeanView&, float*);
+int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint32_t*);
+void sort_numbers(const uint64_t*, int64_t, uint64_t*);
+int64_t scan_cell(const ScanQuery&, const CellView&, const CellLimit&, CellFound);
+void refine_cells(const CellTails&, const uint32_t* const*, const uint32_t*, const float*, int64_t, int32_t*);
 int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
@@ -41,9 +43,11 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          squared_distance,
                          hamming,
                          products,
-                         mean_scores,
+                         mean_keys,
                          choose_cells,
+                         sort_numbers,
                          scan_cell,
+                         refine_cells,
                          scan_bucket,
                          expand,
                          activate};

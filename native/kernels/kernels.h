@@ -44,14 +44,21 @@ struct Found {
     float* norms;
 };
 
-// A cell of the source "pivots", in blocks wherever they lie. A block has codes as above, then for each row a word with two
-// numbers, each the upper half of a float: in its low half the row's size, in its high half its offset. The last block may
-// be part empty. CELL_AHEAD more pointers after the last are read, to ask for what comes next.
+// Part of a cell of the source "pivots": blocks that lie one after the other, the last of them part empty. A block has codes as
+// above, then for each row a word with two numbers, each the upper half of a float: in its low half the row's size, in its
+// high half its offset.
+struct CellRun {
+    const uint8_t* at;
+    uint32_t place;  // of its first row
+    uint32_t rows;
+};
+
+// A cell. CELL_AHEAD more runs after the last are read, to ask for what comes next. `masks` has a word per block with the bits
+// of the rows that may be found; null for all.
 struct CellView {
-    const uint8_t* const* blocks;
-    const uint32_t* places;  // of each block's first row
-    const uint32_t* masks;   // a word per block with the bits of the rows that may be found; null for all
-    int64_t rows;
+    const CellRun* runs;
+    int64_t count;
+    const uint32_t* masks;
 };
 
 // Which rows of a cell to keep: those whose estimated distance, `base` less their key, lies in a bucket up to `limit`.
@@ -63,11 +70,36 @@ struct CellLimit {
     int32_t limit;
 };
 
-// A row that was kept. Where they are written there is room for all rows of the cell.
-struct CellEntry {
-    uint32_t place;
-    uint16_t score;
-    int16_t bucket;
+// Rows that were kept: where they are, and the score times 2^16 plus the bucket. There is room for all rows of the cell, and
+// CELL_ROOM more.
+struct CellFound {
+    uint32_t* places;
+    uint32_t* marks;
+};
+
+// What is left of cells' rows to look at, and what it says of their distances. Bucket of base + (bias - (first + rest) * scale),
+// with first = (2 score - half) * first_unit and rest = (whole - 2 differ) * tail_unit. A tail has the bias, the scale, and
+// `words` words of 32 bits; `differ` is the sum of weights over the bits in which they and the query's differ.
+struct CellTails {
+    const uint32_t* signs;
+    const uint8_t* weights;
+    int64_t words;
+    int32_t half, whole;
+    float first_unit, tail_unit;
+    float low, inverse, last;
+};
+
+// The means of `count` cells, and a query in whole numbers; see means.h. `small` is (blocks, groups, MEANS, 4).
+struct MeanView {
+    const int8_t* small;
+    const int32_t* shifts;
+    const float *steps, *squares;
+    int64_t count;
+};
+struct MeanQuery {
+    const uint8_t* numbers;  // at most 127
+    int64_t groups;
+    float step, share;
 };
 
 // A bucket of the source "tables", in blocks wherever they lie, with codes as above. All blocks but the last are full.
@@ -82,7 +114,8 @@ struct BucketFound {
     uint8_t* scores;
 };
 
-constexpr int64_t CELL_AHEAD = 4;
+constexpr int64_t CELL_AHEAD = 3;
+constexpr int64_t CELL_ROOM = 16;
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
@@ -120,13 +153,18 @@ struct Kernels {
     // <row, centre> of n rows of d floats with `count` panels: out is (n, count * PANEL). Rounding is not the same everywhere:
     // only for choosing what to compute exactly.
     void (*products)(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out);
-    // sum_j query_j mean_j for `blocks` blocks of means; query bytes are at most 127, means -127 to 127, `groups` fours of each.
-    void (*mean_scores)(const uint8_t* query, int64_t groups, const int8_t* means, int64_t blocks, int32_t* out);
+    // (step * steps_c) * (sum_j query_j mean_cj - shifts_c) of each cell, less share * squares_c where a share counts.
+    void (*mean_keys)(const MeanQuery& query, const MeanView& means, float* keys);
     // At least `wanted` of the cells whose sizes are not zero, those with the largest keys, ascending; returns how many. There
-    // must be as many. `marks` is memory for n.
-    int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint16_t* marks, uint32_t* out);
+    // must be as many.
+    int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint32_t* out);
+    // Numbers that are all different, ascending. For few of them: it takes n * n comparisons.
+    void (*sort_numbers)(const uint64_t* numbers, int64_t n, uint64_t* out);
     // Rows of a cell within a limit, in their order; returns how many. A key is size * ((2 score - half) * gain - offset).
-    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellEntry* found);
+    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellFound found);
+    // The buckets of n rows by their tails, wherever these lie. `marks` as scan_cell leaves them; `bases` has one for each.
+    void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const uint32_t* marks, const float* bases,
+                         int64_t n, int32_t* buckets);
     // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
     int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.

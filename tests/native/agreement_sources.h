@@ -10,23 +10,22 @@
 
 namespace agreement {
 
-// Blocks of a problem scattered over memory, with room for numbers after the codes of each.
+// Blocks of a problem scattered over memory, `together` of them in one piece, with room for numbers after the codes of each.
 struct Scattered {
     std::vector<uint8_t> memory;
     std::vector<const uint8_t*> blocks;
 
-    Scattered(const ScanProblem& problem, int64_t extra, Random& random) {
-        const int64_t code = problem.bytes * BLOCK, stride = code + extra;
-        memory.resize(static_cast<size_t>(stride * problem.blocks));
+    Scattered(const ScanProblem& problem, int64_t extra, Random& random, int64_t together = 1) {
+        const int64_t code = problem.bytes * BLOCK, stride = code + extra, pieces = (problem.blocks + together - 1) / together;
+        memory.resize(static_cast<size_t>(stride * together * pieces));
         random.fill(memory);
         std::vector<int64_t> places;
-        for (int64_t b = 0; b < problem.blocks; ++b) places.insert(places.begin() + random.below(b + 1), b);
+        for (int64_t i = 0; i < pieces; ++i) places.insert(places.begin() + random.below(i + 1), i);
         for (int64_t b = 0; b < problem.blocks; ++b) {
-            uint8_t* to = memory.data() + places[static_cast<size_t>(b)] * stride;
+            uint8_t* to = memory.data() + (places[static_cast<size_t>(b / together)] * together + b % together) * stride;
             std::copy_n(problem.codes.data() + b * code, code, to);
             blocks.push_back(to);
         }
-        for (int64_t i = 0; i < CELL_AHEAD; ++i) blocks.push_back(blocks.back());
     }
     uint8_t* numbers(const ScanProblem& problem, int64_t b) {
         return memory.data() + (blocks[static_cast<size_t>(b)] - memory.data()) + problem.bytes * BLOCK;
@@ -36,10 +35,9 @@ struct Scattered {
 inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
     Random random{static_cast<uint64_t>(15000 + bytes * 100 + blocks)};
     const ScanProblem problem(bytes, blocks, random);
-    Scattered lying(problem, 4 * BLOCK, random);
+    const int64_t run_blocks = 1 + random.below(5), run_rows = run_blocks * BLOCK;
+    Scattered lying(problem, 4 * BLOCK, random, run_blocks);
     std::vector<float> sizes(static_cast<size_t>(blocks * BLOCK)), offsets(sizes.size());
-    std::vector<uint32_t> places(static_cast<size_t>(blocks));
-    random.fill(places);
     for (int64_t row = 0; row < blocks * BLOCK; ++row) {
         const auto half = [&](float number) {  // the upper half of a float
             uint32_t bits;
@@ -65,14 +63,20 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
     for (int turn = 0; turn < 4; ++turn) {
         const int64_t rows = blocks * BLOCK - random.below(BLOCK);
         const bool masked = turn % 2 != 0;
+        std::vector<CellRun> runs;
+        for (int64_t from = 0; from < rows; from += run_rows)
+            runs.push_back({lying.blocks[static_cast<size_t>(from / BLOCK)], static_cast<uint32_t>(random.below(1 << 30)),
+                            static_cast<uint32_t>(std::min(run_rows, rows - from))});
+        runs.resize(runs.size() + CELL_AHEAD);
         CellLimit limit{random.number() + 1.0f, -std::numeric_limits<float>::infinity(), random.number() * 0.1f,
                         50.0f * std::fabs(random.number()), 63.0f, static_cast<int32_t>(random.below(64))};
         if (turn > 1) limit.least_key = random.number() * 0.1f;
         const auto what = [&] { return text("scan_cell: bytes, blocks, turn", {bytes, blocks, turn}); };
         agree(isas, what, [&](const Kernels& kernels) {
-            std::vector<CellEntry> found(static_cast<size_t>(blocks * BLOCK));
-            const CellView view{lying.blocks.data(), places.data(), masked ? problem.masks.data() : nullptr, rows};
-            const int64_t count = kernels.scan_cell(problem.query, view, limit, found.data());
+            auto found_places = room<uint32_t>(blocks * BLOCK + CELL_ROOM), marks = room<uint32_t>(blocks * BLOCK + CELL_ROOM);
+            const CellView view{runs.data(), static_cast<int64_t>(runs.size()) - CELL_AHEAD,
+                                masked ? problem.masks.data() : nullptr};
+            const int64_t count = kernels.scan_cell(problem.query, view, limit, {found_places.data(), marks.data()});
             int64_t at = 0;
             bool right = true;
             for (int64_t row = 0; row < rows; ++row) {
@@ -80,14 +84,16 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
                 float key = 0.0f;
                 const int32_t bucket = bucket_of(row, limit, key);
                 if (!(key >= limit.least_key) || bucket > limit.limit) continue;
-                const CellEntry& entry = found[static_cast<size_t>(at++)];
-                right = right && at <= count && entry.bucket == bucket &&
-                        entry.score == problem.scores[static_cast<size_t>(row)] &&
-                        entry.place == places[static_cast<size_t>(row / BLOCK)] + static_cast<uint32_t>(row % BLOCK);
+                const auto i = static_cast<size_t>(at++);
+                const CellRun& run = runs[static_cast<size_t>(row / run_rows)];
+                right = right && at <= count && (marks[i] & 0xffff) == static_cast<uint32_t>(bucket) &&
+                        marks[i] >> 16 == problem.scores[static_cast<size_t>(row)] &&
+                        found_places[i] == run.place + static_cast<uint32_t>(row % run_rows);
             }
             expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
-            found.resize(static_cast<size_t>(count));
-            return Answer().add(found);
+            found_places.resize(static_cast<size_t>(count));
+            marks.resize(static_cast<size_t>(count));
+            return Answer().add(found_places).add(marks);
         });
     }
 }
@@ -121,25 +127,100 @@ inline void check_bucket(const Isas& isas, int64_t blocks) {
     }
 }
 
-inline void check_means(const Isas& isas, int64_t groups, int64_t blocks) {
-    Random random{static_cast<uint64_t>(19000 + groups * 10 + blocks)};
+inline void check_means(const Isas& isas, int64_t groups, int64_t count) {
+    Random random{static_cast<uint64_t>(19000 + groups * 100 + count)};
+    const int64_t blocks = (count + MEANS - 1) / MEANS;
     std::vector<uint8_t> query(static_cast<size_t>(4 * groups));
     std::vector<int8_t> means(static_cast<size_t>(blocks * groups * MEANS * 4));
     // Now and then the largest there can be.
     for (uint8_t& q : query) q = static_cast<uint8_t>(random.below(3) ? random.below(128) : 127);
     for (int8_t& m : means) m = static_cast<int8_t>(random.below(3) ? random.below(255) - 127 : random.below(2) ? 127 : -127);
-    const auto what = [=] { return text("mean_scores: groups, blocks", {groups, blocks}); };
+    std::vector<int32_t> shifts(static_cast<size_t>(count));
+    std::vector<float> steps(shifts.size()), squares(shifts.size());
+    for (size_t c = 0; c < shifts.size(); ++c) {
+        shifts[c] = static_cast<int32_t>(random.below(100000)) - 50000;
+        steps[c] = std::fabs(random.number());
+        squares[c] = std::fabs(random.number());
+    }
+    for (const float share : {0.0f, 0.75f}) {
+        const float step = 0.01f;
+        const auto what = [=] { return text("mean_keys: groups, count", {groups, count}); };
+        agree(isas, what, [&](const Kernels& kernels) {
+            auto keys = room<float>(count);
+            kernels.mean_keys({query.data(), groups, step, share},
+                              {means.data(), shifts.data(), steps.data(), squares.data(), count}, keys.data());
+            for (int64_t c = 0; c < count; ++c) {
+                int32_t sum = 0;
+                for (int64_t j = 0; j < 4 * groups; ++j)
+                    sum += query[static_cast<size_t>(j)] *
+                           means[static_cast<size_t>((((c / MEANS) * groups + j / 4) * MEANS + c % MEANS) * 4 + j % 4)];
+                const auto i = static_cast<size_t>(c);
+                const volatile float unit = step * steps[i], product = unit * static_cast<float>(sum - shifts[i]);
+                const volatile float part = share * squares[i], key = share > 0.0f ? product - part : product;
+                expect(keys[i] == key, std::string(kernels.name) + " is not by the definition: " + what());
+            }
+            return Answer().add(keys);
+        });
+    }
+}
+
+inline void check_sorting(const Isas& isas, int64_t n) {
+    Random random{static_cast<uint64_t>(20000 + n)};
+    std::vector<uint64_t> numbers(static_cast<size_t>(n));
+    random.fill(numbers);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = (numbers[i] & ~uint64_t{0xffff}) | i;  // all different
+    std::vector<uint64_t> sorted = numbers;
+    std::sort(sorted.begin(), sorted.end());
+    const auto what = [=] { return text("sort_numbers: n", {n}); };
     agree(isas, what, [&](const Kernels& kernels) {
-        auto out = room<int32_t>(blocks * MEANS);
-        kernels.mean_scores(query.data(), groups, means.data(), blocks, out.data());
-        for (int64_t c = 0; c < blocks * MEANS; ++c) {
-            int32_t sum = 0;
-            for (int64_t j = 0; j < 4 * groups; ++j)
-                sum += query[static_cast<size_t>(j)] *
-                       means[static_cast<size_t>((((c / MEANS) * groups + j / 4) * MEANS + c % MEANS) * 4 + j % 4)];
-            expect(out[static_cast<size_t>(c)] == sum, std::string(kernels.name) + " is not by the definition: " + what());
-        }
+        auto out = room<uint64_t>(n);
+        kernels.sort_numbers(numbers.data(), n, out.data());
+        expect(std::equal(sorted.begin(), sorted.end(), out.begin()), std::string(kernels.name) + " is not by the definition: " + what());
         return Answer().add(out);
+    });
+}
+
+// Tails as the cells keep them, anywhere in memory.
+inline void check_tails(const Isas& isas, int64_t words, int64_t n) {
+    Random random{static_cast<uint64_t>(22000 + words * 1000 + n)};
+    std::vector<uint32_t> memory(static_cast<size_t>(n * (words + 2))), signs(static_cast<size_t>(words));
+    std::vector<uint32_t> marks(static_cast<size_t>(n));
+    std::vector<uint8_t> weights(static_cast<size_t>(words * 32));
+    std::vector<float> bases(static_cast<size_t>(n));
+    random.fill(memory);
+    random.fill(signs);
+    random.fill(marks);
+    for (uint8_t& w : weights) w = static_cast<uint8_t>(random.below(128));
+    std::vector<const uint32_t*> tails;
+    for (int64_t i = 0; i < n; ++i) {
+        uint32_t* tail = memory.data() + random.below(n) * (words + 2);
+        for (int k = 0; k < 2; ++k) {  // bias and scale
+            const float number = random.number();
+            std::memcpy(tail + k, &number, 4);
+        }
+        tails.push_back(tail);
+        bases[static_cast<size_t>(i)] = random.number() + 1.0f;
+    }
+    const CellTails query{signs.data(), weights.data(), words, 255, 4000, 0.001f, 0.0003f, 0.1f, 40.0f, 63.0f};
+    const auto what = [=] { return text("refine_cells: words, n", {words, n}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto buckets = room<int32_t>(n);
+        kernels.refine_cells(query, tails.data(), marks.data(), bases.data(), n, buckets.data());
+        for (size_t i = 0; i < tails.size(); ++i) {
+            int32_t differ = 0;
+            for (int64_t j = 0; j < 32 * words; ++j)
+                if ((tails[i][2 + j / 32] ^ signs[static_cast<size_t>(j / 32)]) >> (j % 32) & 1) differ += weights[static_cast<size_t>(j)];
+            float bias, scale;
+            std::memcpy(&bias, tails[i], 4);
+            std::memcpy(&scale, tails[i] + 1, 4);
+            const volatile float first = static_cast<float>(2 * static_cast<int32_t>(marks[i] >> 16) - query.half) * query.first_unit;
+            const volatile float rest = static_cast<float>(query.whole - 2 * differ) * query.tail_unit, both = first + rest;
+            const volatile float scaled = both * scale, less = bias - scaled, estimate = bases[i] + less;
+            const volatile float above = estimate - query.low, at = above * query.inverse;
+            const auto bucket = static_cast<int32_t>(at > 0.0f ? (at < query.last ? at : query.last) : 0.0f);
+            expect(buckets[i] == bucket, std::string(kernels.name) + " is not by the definition: " + what());
+        }
+        return Answer().add(buckets);
     });
 }
 
@@ -158,9 +239,8 @@ inline void check_choice(const Isas& isas, int64_t n) {
     const int64_t wanted = 1 + random.below(filled);
     const auto what = [=] { return text("choose_cells: n, wanted", {n, wanted}); };
     agree(isas, what, [&](const Kernels& kernels) {
-        std::vector<uint16_t> marks(keys.size());
         auto chosen = room<uint32_t>(n);
-        const int64_t count = kernels.choose_cells(keys.data(), sizes.data(), n, wanted, marks.data(), chosen.data());
+        const int64_t count = kernels.choose_cells(keys.data(), sizes.data(), n, wanted, chosen.data());
         float least = std::numeric_limits<float>::infinity(), best_left = -least;
         bool right = count >= wanted;
         for (int64_t c = 0, at = 0; c < n; ++c) {
@@ -205,7 +285,10 @@ inline void check_source_kernels(const Isas& isas) {
         for (int64_t blocks = 1; blocks <= 9; ++blocks) check_cell(isas, bytes, blocks);
     for (int64_t blocks = 1; blocks <= 12; ++blocks) check_bucket(isas, blocks);
     for (const int64_t groups : {1, 2, 25, 32, 200})
-        for (int64_t blocks = 1; blocks <= 4; ++blocks) check_means(isas, groups, blocks);
+        for (const int64_t count : {1, 15, 16, 17, 64, 75}) check_means(isas, groups, count);
+    for (const int64_t n : {1, 2, 7, 8, 9, 16, 100, 256}) check_sorting(isas, n);
+    for (const int64_t words : {1, 2, 3, 7, 9, 10, 12, 13})
+        for (const int64_t n : {1, 63, 64, 65, 200}) check_tails(isas, words, n);
     for (int64_t n = 1; n <= 200; ++n) check_choice(isas, n);
     for (const int64_t n : {1023, 2617}) check_choice(isas, n);
     for (const int64_t panels : {1, 3})

@@ -15,6 +15,8 @@ METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
 #: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
 PLANES_WITH_VECTORS = 2
+#: Planes where cells may decide on candidates: as many as one line of a cache has room for at the common dimensions.
+PLANES_IN_CELLS = 4
 PLANES_ALONE = 8
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
@@ -82,8 +84,7 @@ def make_config(
     if not isinstance(keep_vectors, bool):
         raise ParameterError(f"keep_vectors: expected True or False, got {keep_vectors!r}")
     if bits is None:
-        planes = PLANES_WITH_VECTORS if keep_vectors and family == "progressive" else PLANES_ALONE
-        bits = dim * planes
+        bits = dim * _default_planes(family, keep_vectors, source)
     seed = seed_of(seed)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
     chosen = source_params(source, dim, seed, source_given)
@@ -103,6 +104,12 @@ def make_config(
     # As the hasher has them: defaults spelled out, plain numbers; but not a gain that follows the records.
     own = tuple((key, value) for key, value in sorted(made.parameters.items()) if not (follows and key == "gain"))
     return Config(dim, metric, family, made.bits, ranking, keep_vectors, source, seed, own, follows, chosen)
+
+
+def _default_planes(family: str, keep_vectors: bool, source: str) -> int:
+    if family != "progressive" or not keep_vectors:
+        return PLANES_ALONE
+    return PLANES_IN_CELLS if source in ("pivots", "auto") else PLANES_WITH_VECTORS
 
 
 def parse_config(data: bytes) -> Config:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What a search did, summed over its queries.
 
     `scanned` records had their first bits looked at, `refined` the rest of their code, `reranked` their vector.

@@ -106,9 +106,11 @@ class SearchingIndex(IndexBase):
             first, rest = -(-c.bits // 64) * 8, 0
         else:
             planes = c.dim if c.family == "progressive" else c.bits
-            if self._source != "scan":
+            if self._source == "tables":
                 planes = 0
             first, rest = -(-planes // 8), 4 + -(-(c.bits - planes) // 32) * 4
-            if c.metric != "cosine":
+            if self._source == "pivots":
+                first, rest = first + 4, rest + 8  # see native/cells.h
+            elif c.metric != "cosine":
                 first += 4
         return Work(scanned, refined, reranked, scanned * first + refined * rest + reranked * 4 * c.dim)

@@ -1,6 +1,6 @@
 """A search with pivots, in NumPy: which cells are visited, which of their rows each stage keeps, and the answer.
 
-    cells          by their rounded means: 2 <q, mean> - share |mean|^2, largest first (ip: <q, mean>), then by id
+    cells          by their rounded means: 2 <q, mean> - 0.75 |mean|^2, largest first (ip: <q, mean>), then by id
     first stage    a distance from the first plane and whole weights, put into one of 1,024 buckets
     second stage   a distance from that and the later planes, put into one of 4,096 buckets
     third stage    true distances, then ids
@@ -23,17 +23,18 @@ from .pivots import Bools, Pivots, mean_alignment
 from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_weights, true_distances
 
 #: Rows that the first stage keeps at effort 1: a number, and as many for each of the k neighbours.
-SURVIVORS, SURVIVORS_PER_K = 500.0, 30.0
-#: Rows among which the second stage keeps, likewise.
-RANK, RANK_PER_K = 60.0, 8.0
+SURVIVORS, SURVIVORS_PER_K = 700.0, 42.0
+#: Rows that the second stage keeps, likewise, with RANK_PLANES planes or more; twice as many for each plane that is missing.
+RANK, RANK_PER_K = 10.0, 3.0
+RANK_PLANES = 4
 #: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
 REFERENCE_PART = 2.0
 FIRST_PART = 8.0
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: How much of |mean|^2 counts under cosine. 1 orders cells by the distance to the mean, 0 by the mean distance to
-#: members, which all have length 1. Half way is best: on GloVe the same recall took a quarter fewer cells than with 1.
-COSINE_SHARE = 0.5
+#: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the mean
+#: distance to members. Between the two, fewest rows have to be looked at: 0.6 to 0.75 on GloVe and on SIFT, refined or not.
+SHARE = 0.75
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
 #: The first centres; the largest of their distances is the unit of estimates. (A query that is a pivot is at its own.)
@@ -57,7 +58,7 @@ class PivotPlan:
     rank: int
 
 
-def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
+def pivot_plan(records: int, allowed: int, cells: int, probes: int, planes: int, k: int, effort: float) -> PivotPlan:
     """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited.
 
     `probes` 0 follows the number of cells.
@@ -70,7 +71,8 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     reference = math.ceil(max(k, base / REFERENCE_PART))
     growth = math.sqrt(effort) if effort < 1 else effort  # few cells hold good rows too
     survivors = max(reference, math.ceil(min(growth * base, records)))
-    rank = math.ceil(max(k, min(growth * (RANK + RANK_PER_K * k), records)))
+    missing = 2.0 ** max(0, RANK_PLANES - planes)
+    rank = math.ceil(max(k, min(growth * missing * (RANK + RANK_PER_K * k), records)))
     return PivotPlan(first, probed, reference, survivors, rank)
 
 
@@ -88,8 +90,7 @@ def cell_order(pivots: Pivots, v0: F32) -> I64:
     if pivots.settings.metric == "ip":
         keys = step * cells.steps * products
     else:
-        share = np.float32(COSINE_SHARE if pivots.settings.metric == "cosine" else 1)
-        keys = np.float32(2) * step * cells.steps * products - share * cells.squares
+        keys = np.float32(2) * step * cells.steps * products - np.float32(SHARE) * cells.squares
     filled = np.flatnonzero(cells.counts > 0)
     return filled[np.lexsort((cells.ids[filled], -keys[filled]))]
 
@@ -129,7 +130,7 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     settings, cells, n = pivots.settings, pivots.cells, len(pivots.cells_of)
     frame, metric = settings.frame, settings.metric
     may = np.ones(n, dtype=np.bool_) if allowed is None else allowed
-    plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, k, effort)
+    plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, frame.m, k, effort)
     if may.sum() <= plan.rank:
         return Found(np.flatnonzero(may), int(may.sum()), 0)
 
