@@ -26,7 +26,8 @@ void bind_tables(nb::module_& module) {
     nb::class_<TableSettings, SourceSettings>(module, "TableSettings", "Hash tables, one for each rotation of a frame.")
         .def(
             "__init__",
-            [](TableSettings* self, std::shared_ptr<Frame> frame, int64_t key_bits, int64_t probes, bool of_direction) {
+            [](TableSettings* self, std::shared_ptr<Frame> frame, int64_t key_bits, int64_t probes, bool of_direction,
+               int64_t bucket_rows) {
                 expect(frame->m() <= Probing::MAX_TABLES, "frame: too many tables");
                 expect(key_bits >= 1 && key_bits <= std::min(frame->d(), Tables::MAX_KEY_BITS), "key_bits: out of range");
                 expect(probes >= 1, "probes: out of range");
@@ -35,13 +36,14 @@ void bind_tables(nb::module_& module) {
                 made->key_bits = key_bits;
                 made->probes = probes;
                 made->of_direction = of_direction;
+                made->bucket_rows = bucket_rows;
             },
-            "frame"_a, "key_bits"_a, "probes"_a, "of_direction"_a);
+            "frame"_a, "key_bits"_a, "probes"_a, "of_direction"_a, "bucket_rows"_a);
 
     module.def(
         "table_stats",
         [](const Index& index) {
-            int64_t bytes = 0, keys = 0, used = 0, blocks = 0;
+            int64_t bytes = 0, keys = 0, used = 0, runs = 0;
             nb::gil_scoped_release released;
             index.inspect([&](const Rows&, const Source* source) {
                 const Tables& tables = tables_of(source);
@@ -49,34 +51,35 @@ void bind_tables(nb::module_& module) {
                 for (int64_t t = 0; t < tables.tables(); ++t) {
                     keys += tables.table(t).keys();
                     used += tables.table(t).used();
-                    blocks += tables.table(t).blocks();
+                    runs += tables.table(t).runs();
                 }
             });
-            return std::make_tuple(bytes, keys, used, blocks);
+            return std::make_tuple(bytes, keys, used, runs);
         },
-        "index"_a, "Bytes of the tables, buckets that there could be, that hold a record, and blocks that they take.");
+        "index"_a, "Bytes of the tables, buckets that there could be, that hold a record, and runs of rows that they take.");
 
     module.def(
         "table_contents",
         [](const Index& index, int64_t table, Array<int64_t, 1> ids, Array<uint32_t, 1> keys,
-           Array<uint64_t, 1> signatures) {
+           Array<uint8_t, 2> signatures) {
             nb::gil_scoped_release released;
             index.inspect([&](const Rows& all, const Source* source) {
                 const Tables& tables = tables_of(source);
                 expect(table >= 0 && table < tables.tables(), "table: out of range");
                 expect(rows(ids) == all.size() && rows(keys) == all.size(), "ids, keys: wrong shape");
-                expect(rows(signatures) == all.size(), "signatures: wrong shape");
                 int64_t at = 0;
                 const Buckets& buckets = tables.table(table);
+                expect(rows(signatures) == all.size() && columns(signatures) == buckets.signature_bytes(),
+                       "signatures: wrong shape");
                 for (int64_t key = 0; key < buckets.keys(); ++key)
-                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, uint64_t signature) {
+                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, Buckets::Place place) {
                         uint32_t known = 0;
                         expect(at < all.size(), "the table holds more rows than the index");
                         expect(row < all.size() && tables.find(row, table, known), "a row lies where its place does not say");
                         expect(known == static_cast<uint32_t>(key), "a row lies in a bucket of another key");
                         ids.data()[at] = all.id(row);
                         keys.data()[at] = static_cast<uint32_t>(key);
-                        signatures.data()[at++] = signature;
+                        buckets.read_signature(place, signatures.data() + buckets.signature_bytes() * at++);
                     });
                 expect(at == all.size(), "the table holds fewer rows than the index");
             });

@@ -10,38 +10,39 @@ namespace lethevec {
 
 Buckets::~Buckets() {
     for (size_t p = 0; p < pieces_.size(); ++p) free_pages(pieces_[p], piece_bytes(p));
-    wipe(heads_.data(), heads_.size() * sizeof(Block));
+    wipe(heads_.data(), heads_.size() * sizeof(Run));
 }
 
-Buckets::Block Buckets::add_block() {
-    const size_t pieces = blocks_ < FROM ? blocks_ / SMALL + 1 : (blocks_ - FROM) / LARGE + SMALL_PIECES + 1;
+Buckets::Run Buckets::add_run() {
+    const size_t pieces = piece_of(runs_) + 1;
     if (pieces > pieces_.size()) {
-        if (blocks_ > UINT32_MAX / BLOCK - 2 * LARGE) throw std::bad_alloc();  // places are numbers of 32 bits
+        // Places are numbers of 32 bits.
+        if (runs_ > (UINT32_MAX >> run_shift_) - 2 * runs_in(pieces)) throw std::bad_alloc();
         pieces_.reserve(pieces);
         pieces_.push_back(static_cast<uint8_t*>(allocate_pages(piece_bytes(pieces - 1))));
     }
-    return blocks_++;
+    return runs_++;
 }
 
-void Buckets::drop_last_block() {
-    const Block b = --blocks_;
-    wipe(signatures_of(b), static_cast<size_t>(signature_bytes_ * BLOCK));
-    wipe(rows_of(b), BLOCK * sizeof(uint32_t));
-    wipe(&next(b), sizeof(Block));
+void Buckets::drop_last_run() {
+    const Run b = --runs_;
+    wipe(signatures_of(b), static_cast<size_t>(signature_bytes_ * run()));
+    wipe(rows_of(b), static_cast<size_t>(run()) * sizeof(uint32_t));
+    wipe(&next(b), sizeof(Run));
     wipe(&link(b), sizeof(Link));
     if (part_of(b).at != 0) return;
     free_pages(pieces_.back(), piece_bytes(pieces_.size() - 1));
     pieces_.pop_back();
 }
 
-void Buckets::copy(Block from, Block to) {
-    std::memcpy(signatures_of(to), signatures_of(from), static_cast<size_t>(signature_bytes_ * BLOCK));
-    std::memcpy(rows_of(to), rows_of(from), BLOCK * sizeof(uint32_t));
+void Buckets::copy(Run from, Run to) {
+    std::memcpy(signatures_of(to), signatures_of(from), static_cast<size_t>(signature_bytes_ * run()));
+    std::memcpy(rows_of(to), rows_of(from), static_cast<size_t>(run()) * sizeof(uint32_t));
     next(to) = next(from);
     link(to) = link(from);
 }
 
-void Buckets::introduce(Block b) {
+void Buckets::introduce(Run b) {
     const Link& known = link(b);
     if (known.previous == NONE)
         heads_[known.state & KEY] = b;
@@ -50,23 +51,22 @@ void Buckets::introduce(Block b) {
     if (next(b) != NONE) link(next(b)).previous = b;
 }
 
-uint64_t Buckets::signature_at(Block b, uint32_t slot) const {
-    const uint8_t* at = signatures_of(b) + slot;
-    uint64_t signature = 0;
-    for (int64_t g = 0; g < signature_bytes_; ++g) signature |= static_cast<uint64_t>(at[g * BLOCK]) << (8 * g);
-    return signature;
-}
-
-void Buckets::put(Block b, uint32_t slot, uint32_t row, uint64_t signature) {
+void Buckets::put(Run b, uint32_t slot, uint32_t row, const uint8_t* from, int64_t stride) {
     rows_of(b)[slot] = row;
-    uint8_t* at = signatures_of(b) + slot;
-    for (int64_t g = 0; g < signature_bytes_; ++g) at[g * BLOCK] = static_cast<uint8_t>(signature >> (8 * g));
+    uint8_t* at = signature(b, slot);
+    for (int64_t g = 0; g < signature_bytes_; ++g) at[g * BLOCK] = from[g * stride];
 }
 
-Buckets::Place Buckets::insert(uint32_t key, uint32_t row, uint64_t signature) {
-    Block b = heads_[key];
-    if (b == NONE || rows_in(b) == BLOCK) {
-        const Block added = add_block();
+void Buckets::clear(Run b, uint32_t slot) {
+    wipe(rows_of(b) + slot, sizeof(uint32_t));
+    uint8_t* at = signature(b, slot);
+    for (int64_t g = 0; g < signature_bytes_; ++g) wipe(at + g * BLOCK, 1);
+}
+
+Buckets::Place Buckets::insert(uint32_t key, uint32_t row, const uint8_t* signature) {
+    Run b = heads_[key];
+    if (b == NONE || rows_in(b) == run()) {
+        const Run added = add_run();
         next(added) = b;
         link(added) = {NONE, key};
         used_ += b == NONE;
@@ -74,14 +74,14 @@ Buckets::Place Buckets::insert(uint32_t key, uint32_t row, uint64_t signature) {
         b = added;
     }
     const uint32_t slot = rows_in(b);
-    put(b, slot, row, signature);
+    put(b, slot, row, signature, 1);
     link(b).state = key | (slot + 1) << COUNT_SHIFT;
     return place(b, slot);
 }
 
 void Buckets::raw_memory(std::vector<uint8_t>& all) const {
     const auto* heads = reinterpret_cast<const uint8_t*>(heads_.data());
-    all.insert(all.end(), heads, heads + heads_.size() * sizeof(Block));
+    all.insert(all.end(), heads, heads + heads_.size() * sizeof(Run));
     for (size_t p = 0; p < pieces_.size(); ++p) all.insert(all.end(), pieces_[p], pieces_[p] + piece_bytes(p));
 }
 

@@ -1,12 +1,13 @@
-// One hash table: for every key, the rows that have it, each with a signature. A bucket is a list of blocks of 32 rows, and the
-// blocks of all buckets lie side by side without gaps.
+// One hash table: for every key, the rows that have it, each with a signature. A bucket is a list of runs, and the runs of all
+// buckets lie side by side without gaps. A run has room for 32 rows or, where buckets are large, a power of two times as many:
+// memory is read faster in long pieces than in short ones.
 //
-// A block's signatures lie byte by byte, as `scan_bucket` of the kernels reads them: byte g of the block's row r is at 32 g + r.
-// Its rows, which are read only where a signature is worth it, and its links lie elsewhere, so that a search reads little more
-// than signatures, and knows where the next block lies before it has come from memory.
+// Within a run, signatures lie in blocks of 32 rows, byte by byte, as `scan_bucket` of the kernels reads them: byte g of the
+// block's row r is at 32 g + r. Its rows, which are read only where a signature is worth it, and its links lie elsewhere: so a
+// search reads little more than signatures, and knows where the next run lies before it has come from memory.
 //
-// All blocks of a bucket but the first are full, and a block that empties is given back: the last block of all takes its place.
-// So the number of blocks follows from the sizes of the buckets alone, however they came about, and a bucket that empties
+// All runs of a bucket but the first are full, and a run that empties is given back: the last run of all takes its place.
+// So the number of runs follows from the sizes of the buckets alone, however they came about, and a bucket that empties
 // leaves nothing but its head, which every key has from the start.
 #pragma once
 
@@ -22,145 +23,179 @@ class Buckets {
 public:
     // A place in a table, by which a row is taken out of it in constant time. Never 0.
     using Place = uint32_t;
+    using Run = uint32_t;
+    static constexpr Run NONE = UINT32_MAX;
     static constexpr int64_t MAX_KEY_BITS = 20;
 
-    Buckets(int64_t key_bits, int64_t signature_bits)
-        : signature_bytes_((signature_bits + 7) / 8), heads_(static_cast<std::size_t>(int64_t{1} << key_bits), NONE) {}
+    // How many rows a run has, when buckets have so many on average: as many as can be without most of it being empty.
+    static constexpr int64_t MAX_RUN = 256;
+    static int64_t run_for(int64_t rows) {
+        int64_t run = BLOCK;
+        while (run < MAX_RUN && 2 * run <= rows) run *= 2;
+        return run;
+    }
+
+    Buckets(int64_t key_bits, int64_t signature_bits, int64_t run)
+        : signature_bytes_((signature_bits + 7) / 8),
+          run_shift_(__builtin_ctzll(static_cast<uint64_t>(run))),
+          heads_(static_cast<std::size_t>(int64_t{1} << key_bits), NONE) {}
     ~Buckets();
     Buckets(const Buckets&) = delete;
     Buckets& operator=(const Buckets&) = delete;
     Buckets(Buckets&&) = default;
 
     // May throw std::bad_alloc, changing nothing.
-    Place insert(uint32_t key, uint32_t row, uint64_t signature);
+    Place insert(uint32_t key, uint32_t row, const uint8_t* signature);
     // Takes out what is at a place. Calls moved(row, place) for every row whose place is another now. Cannot fail.
     template <class Moved>
     void remove(Place place, Moved moved);
     // The row at a place has another number.
-    void renumber(Place place, uint32_t row) { rows_of(block_of(place))[slot_of(place)] = row; }
+    void renumber(Place place, uint32_t row) { rows_of(run_of(place))[slot_of(place)] = row; }
 
-    uint32_t key_at(Place place) const { return link(block_of(place)).state & KEY; }
-    uint32_t row_at(Place place) const { return rows_of(block_of(place))[slot_of(place)]; }
+    Place place(Run b, uint32_t slot) const { return (b << run_shift_) + slot + 1; }
+    uint32_t key_at(Place place) const { return link(run_of(place)).state & KEY; }
+    uint32_t row_at(Place place) const { return rows_of(run_of(place))[slot_of(place)]; }
 
-    // A bucket's blocks one by one, so that a caller can have many buckets on their way from memory at once.
-    using Block = uint32_t;
-    static constexpr Block NONE = UINT32_MAX;
+    // A bucket's runs one by one, so that a caller can have many buckets on their way from memory at once.
     void prefetch_head(uint32_t key) const { __builtin_prefetch(&heads_[key]); }
-    void prefetch_next(Block b) const { __builtin_prefetch(&next(b)); }
-    void prefetch_link(Block b) const { __builtin_prefetch(&link(b)); }
-    void prefetch_rows(Block b) const {
-        __builtin_prefetch(rows_of(b));
-        __builtin_prefetch(rows_of(b) + BLOCK / 2);
+    void prefetch_links(Run b) const {
+        __builtin_prefetch(&link(b));
+        __builtin_prefetch(&next(b));
     }
-    void prefetch_signatures(Block b) const {
-        const uint8_t* at = signatures_of(b);
-        for (int64_t byte = 0; byte < signature_bytes_ * BLOCK; byte += 64) __builtin_prefetch(at + byte);
+    // Where the next row of a run will lie.
+    void prefetch_end(Run b) const {
+        const uint32_t slot = rows_in(b) & static_cast<uint32_t>(run() - 1);
+        __builtin_prefetch(rows_of(b) + slot);
+        prefetch_signatures(signatures_of(b) + slot / BLOCK * signature_bytes_ * BLOCK, 1);
     }
-    Block first_block(uint32_t key) const { return heads_[key]; }
-    Block next_block(Block b) const { return next(b); }
-    uint32_t rows_in(Block b) const { return link(b).state >> COUNT_SHIFT; }
-    uint32_t* rows_of(Block b) const {
+    void prefetch_row(Place place) const { __builtin_prefetch(rows_of(run_of(place)) + slot_of(place)); }
+    // Into the second cache: there are more lines than can be on their way to the first.
+    void prefetch_signatures(const uint8_t* at, int64_t blocks) const {
+        for (int64_t byte = 0; byte < blocks * signature_bytes_ * BLOCK; byte += 64) __builtin_prefetch(at + byte, 0, 2);
+    }
+    Run first_run(uint32_t key) const { return heads_[key]; }
+    Run next_run(Run b) const { return next(b); }
+    uint32_t rows_in(Run b) const { return link(b).state >> COUNT_SHIFT; }
+    uint32_t* rows_of(Run b) const {
         const Part part = part_of(b);
-        return reinterpret_cast<uint32_t*>(part.piece + part.blocks * signature_bytes_ * BLOCK) + part.at * BLOCK;
+        return reinterpret_cast<uint32_t*>(part.piece + part.runs * signature_bytes_ * run()) + part.at * run();
     }
-    uint8_t* signatures_of(Block b) const {
+    uint8_t* signatures_of(Run b) const {
         const Part part = part_of(b);
-        return part.piece + part.at * signature_bytes_ * BLOCK;
+        return part.piece + part.at * signature_bytes_ * run();
     }
-    // Calls visit(row, signature) for each row of a bucket.
+    // Calls visit(row, place) for each row of a bucket.
     template <class Visit>
     void each(uint32_t key, Visit visit) const {
-        for (Block b = heads_[key]; b != NONE; b = next_block(b))
-            for (uint32_t slot = 0; slot < rows_in(b); ++slot) visit(rows_of(b)[slot], signature_at(b, slot));
+        for (Run b = heads_[key]; b != NONE; b = next_run(b))
+            for (uint32_t slot = 0; slot < rows_in(b); ++slot) visit(rows_of(b)[slot], place(b, slot));
+    }
+    int64_t run() const { return int64_t{1} << run_shift_; }
+    int64_t signature_bytes() const { return signature_bytes_; }
+    void read_signature(Place place, uint8_t* to) const {
+        const uint8_t* at = signature(run_of(place), slot_of(place));
+        for (int64_t g = 0; g < signature_bytes_; ++g) to[g] = at[g * BLOCK];
     }
 
     int64_t keys() const { return static_cast<int64_t>(heads_.size()); }
     // Buckets with a row in them.
     int64_t used() const { return used_; }
-    int64_t blocks() const { return blocks_; }
-    int64_t bytes() const { return 4 * keys() + block_bytes() * blocks_; }
+    int64_t runs() const { return runs_; }
+    int64_t bytes() const { return 4 * keys() + run_bytes() * runs_; }
     void raw_memory(std::vector<uint8_t>& all) const;
 
 private:
-    // The block before this one in its bucket; its key and its number of rows, in one word.
+    // The run before this one in its bucket; its key and its number of rows, in one word.
     struct Link {
-        Block previous;
+        Run previous;
         uint32_t state;
     };
     static constexpr int COUNT_SHIFT = MAX_KEY_BITS;
     static constexpr uint32_t KEY = (uint32_t{1} << MAX_KEY_BITS) - 1;
 
-    // Blocks lie in pieces: signatures of all its blocks, then their rows, then for each the block after it
-    // in its bucket, close together because these are followed one by one, then the other links. The first SMALL_PIECES are small, for
-    // the sake of small tables; later ones take a large page each.
-    static constexpr uint32_t SMALL = 256, SMALL_PIECES = 8, LARGE = 4096, FROM = SMALL * SMALL_PIECES;
+    // Runs lie in pieces: signatures of all its runs, then their rows, then for each the run after it in its bucket, close
+    // together because these are followed one by one, then the other links. The first SMALL_PIECES are small, for the sake of
+    // small tables; later ones are worth a large page each.
+    static constexpr int SMALL_SHIFT = 13, LARGE_SHIFT = 16;  // of the rows of a piece
+    static constexpr int64_t SMALL_PIECES = 8;
+    int64_t runs_in(std::size_t piece) const {
+        return int64_t{1} << ((piece < SMALL_PIECES ? SMALL_SHIFT : LARGE_SHIFT) - run_shift_);
+    }
     struct Part {
         uint8_t* piece;
-        int64_t blocks, at;  // how many blocks it has, and which of them is meant
+        int64_t runs, at;  // how many runs it has, and which of them is meant
     };
-    Part part_of(Block b) const {
-        if (b < FROM) return {pieces_[b / SMALL], SMALL, b % SMALL};
-        return {pieces_[(b - FROM) / LARGE + SMALL_PIECES], LARGE, (b - FROM) % LARGE};
+    Part part_of(Run b) const {
+        const std::size_t piece = piece_of(b);
+        const int64_t runs = runs_in(piece);
+        return {pieces_[piece], runs, b & (runs - 1)};  // the first large piece begins at a multiple of its size
     }
-    static uint32_t blocks_of_piece(std::size_t piece) { return piece < SMALL_PIECES ? SMALL : LARGE; }
-    int64_t piece_bytes(std::size_t piece) const { return block_bytes() * blocks_of_piece(piece); }
-    int64_t block_bytes() const {
-        return signature_bytes_ * BLOCK + (BLOCK + 1) * 4 + static_cast<int64_t>(sizeof(Link));
+    std::size_t piece_of(Run b) const {
+        const int64_t small = b >> (SMALL_SHIFT - run_shift_);
+        if (small < SMALL_PIECES) return static_cast<std::size_t>(small);
+        return static_cast<std::size_t>((b >> (LARGE_SHIFT - run_shift_)) - 1 + SMALL_PIECES);
     }
-    Link& link(Block b) const {
+    static_assert(SMALL_PIECES << SMALL_SHIFT == int64_t{1} << LARGE_SHIFT, "so that pieces are found by shifting");
+    int64_t piece_bytes(std::size_t piece) const { return run_bytes() * runs_in(piece); }
+    int64_t run_bytes() const { return (signature_bytes_ + 4) * run() + 4 + static_cast<int64_t>(sizeof(Link)); }
+    Link& link(Run b) const {
         const Part part = part_of(b);
-        return reinterpret_cast<Link*>(part.piece + part.blocks * ((signature_bytes_ + 4) * BLOCK + 4))[part.at];
+        return reinterpret_cast<Link*>(part.piece + part.runs * ((signature_bytes_ + 4) * run() + 4))[part.at];
     }
-    Block& next(Block b) const {
+    Run& next(Run b) const {
         const Part part = part_of(b);
-        return reinterpret_cast<Block*>(part.piece + part.blocks * (signature_bytes_ + 4) * BLOCK)[part.at];
+        return reinterpret_cast<Run*>(part.piece + part.runs * (signature_bytes_ + 4) * run())[part.at];
     }
 
-    static Place place(Block b, uint32_t slot) { return b * static_cast<uint32_t>(BLOCK) + slot + 1; }
-    static uint32_t slot_of(Place place) { return (place - 1) % BLOCK; }
-    static Block block_of(Place place) { return (place - 1) / BLOCK; }
-    uint64_t signature_at(Block b, uint32_t slot) const;
-    void put(Block b, uint32_t slot, uint32_t row, uint64_t signature);
-    void copy(Block from, Block to);
-    Block add_block();
-    // Both neighbours of a block, or the head of its bucket, are to know it by this number.
-    void introduce(Block b);
-    void drop_last_block();
+    uint32_t slot_of(Place place) const { return (place - 1) & static_cast<uint32_t>(run() - 1); }
+    Run run_of(Place place) const { return (place - 1) >> run_shift_; }
+    uint8_t* signature(Run b, uint32_t slot) const {
+        return signatures_of(b) + slot / BLOCK * signature_bytes_ * BLOCK + slot % BLOCK;
+    }
+    // Byte g of the signature is at signature[g * stride].
+    void put(Run b, uint32_t slot, uint32_t row, const uint8_t* signature, int64_t stride);
+    void clear(Run b, uint32_t slot);
+    void copy(Run from, Run to);
+    Run add_run();
+    // Both neighbours of a run, or the head of its bucket, are to know it by this number.
+    void introduce(Run b);
+    void drop_last_run();
 
     int64_t signature_bytes_;
-    std::vector<Block> heads_;
+    int run_shift_;
+    std::vector<Run> heads_;
     std::vector<uint8_t*> pieces_;
-    uint32_t blocks_ = 0;
+    uint32_t runs_ = 0;
     int64_t used_ = 0;
 };
 
 template <class Moved>
 void Buckets::remove(Place gone, Moved moved) {
     const uint32_t key = key_at(gone);
-    const Block b = heads_[key];
+    const Run b = heads_[key];
     const uint32_t last = rows_in(b) - 1;
-    // The last row of the first block fills the gap.
+    // The last row of the first run fills the gap.
     if (place(b, last) != gone) {
-        put(block_of(gone), slot_of(gone), rows_of(b)[last], signature_at(b, last));
+        put(run_of(gone), slot_of(gone), rows_of(b)[last], signature(b, last), BLOCK);
         moved(rows_of(b)[last], gone);
     }
-    put(b, last, 0, 0);
+    clear(b, last);
     link(b).state = key | last << COUNT_SHIFT;
     if (last != 0) return;
 
-    const Block second = next(b);
+    const Run second = next(b);
     heads_[key] = second;
     if (second != NONE)
         link(second).previous = NONE;
     else
         --used_;
-    // The last block fills this one's place.
-    if (b != blocks_ - 1) {
-        copy(blocks_ - 1, b);
+    // The last run fills this one's place.
+    if (b != runs_ - 1) {
+        copy(runs_ - 1, b);
         introduce(b);
         for (uint32_t slot = 0; slot < rows_in(b); ++slot) moved(rows_of(b)[slot], place(b, slot));
     }
-    drop_last_block();
+    drop_last_run();
 }
 
 }  // namespace lethevec

@@ -87,11 +87,10 @@ bool Probing::next(Probe& probe) {
 
 void Probing::replace_first(Node node) {
     const size_t size = heap_.size();
-    size_t at = 0;
-    for (;;) {
-        size_t below = 2 * at + 1;
-        if (below >= size) break;
-        if (below + 1 < size && heap_[below + 1] < heap_[below]) ++below;
+    size_t at = 0, below = 1;
+    for (; below < size; below = 2 * at + 1) {
+        // Which of the two is smaller cannot be predicted, so it is counted, not branched on.
+        if (below + 1 < size) below += heap_[below + 1] < heap_[below];
         if (heap_[below] >= node) break;
         heap_[at] = heap_[below];
         at = below;

@@ -245,7 +245,7 @@ private:
     }
 
     // What the source gives, and what their codes say of them. Where vectors are kept, a candidate goes on when its code
-    // reaches the rank-th best of all groups up to its own; see `pass_filter` in the spec's tables.py.
+    // reaches the rank-th best of the reference set; see `pass_filter` in the spec's tables.py.
     void find_candidates(int64_t k, double effort) {
         found_.clear();
         ends_.clear();
@@ -257,8 +257,9 @@ private:
         const bool keep = index_.settings_.keep_vectors;
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
-        const double rank = std::ceil(std::max(wanted, effort * (6.0 * wanted + 60.0)));
-        if (keep && (ends_.empty() || static_cast<double>(found_.size()) <= rank)) return;
+        const double rank = std::ceil(std::max(wanted, effort * (3.0 * wanted + 10.0)));
+        constexpr double FAR_BEYOND = 4.0;  // see the spec's tables.py
+        if (keep && (ends_.empty() || rank > FAR_BEYOND * static_cast<double>(ends_[0]))) return;
         scores_.assign(found_.size(), 0);
         norms_.clear();
         if (query_.kind != KEY_SCORE)
@@ -267,7 +268,7 @@ private:
             compare_found();
         else
             estimate_found();
-        if (keep) pass_filter(static_cast<size_t>(rank));
+        if (keep) pass_filter(ends_[0], std::min(static_cast<size_t>(rank), ends_[0]));
     }
 
     // The differing bits of what was found.
@@ -286,22 +287,14 @@ private:
         work.refined += static_cast<int64_t>(found_.size());
     }
 
-    void pass_filter(size_t rank) {
-        order_.clear();  // a heap of the best so far, the worst of them in front
-        size_t kept = 0, from = 0;
-        for (size_t end : ends_) {
-            for (size_t i = from; i < end; ++i) {
-                if (order_.size() >= rank) {
-                    if (refined_[i] <= order_.front()) continue;
-                    std::pop_heap(order_.begin(), order_.end(), std::greater<float>());
-                    order_.pop_back();
-                }
-                order_.push_back(refined_[i]);
-                std::push_heap(order_.begin(), order_.end(), std::greater<float>());
-            }
-            const float threshold = order_.size() >= rank ? order_.front() : LOWEST;
-            for (; from < end; ++from)
-                if (refined_[from] >= threshold) found_[kept++] = found_[from];
+    void pass_filter(size_t reference, size_t rank) {
+        order_.assign(refined_.data(), refined_.data() + reference);
+        std::nth_element(order_.data(), order_.data() + (rank - 1), order_.data() + reference, std::greater<float>());
+        const float threshold = order_[rank - 1];
+        size_t kept = 0;
+        for (size_t i = 0; i < found_.size(); ++i) {
+            found_[kept] = found_[i];
+            kept += refined_[i] >= threshold;
         }
         found_.resize(kept);
     }
@@ -492,7 +485,7 @@ private:
     std::unique_ptr<uint16_t[]> run_scores_;
     std::unique_ptr<float[]> run_norms_;
     std::vector<uint32_t> found_;
-    std::vector<size_t> ends_;  // of the groups of candidates
+    std::vector<size_t> ends_;  // of the reference set among the candidates
     std::vector<uint16_t> scores_;
     std::vector<float> norms_;      // of what was found, where the metric needs them
     std::vector<uint32_t> counts_;  // of scores

@@ -29,10 +29,10 @@ public:
     virtual void leave(const Rows& rows, uint32_t row) = 0;
     // The last row is about to take the number of `row`, which has left.
     virtual void renumber(const Rows& rows, uint32_t last, uint32_t row) = 0;
-    // Rows to look at for a query, each once, at least `wanted` where there are as many, in groups: group g ends at ends[g], and
-    // neither the groups nor their order depend on anything but records and query. More effort only adds rows to groups and
-    // groups at the end; or it gives everything, which is no groups at all. `masks` has the rows that may be found, a bit each,
-    // and `allowed` counts them; a source that ranks is given no masks at all where every row may be found.
+    // Rows to look at for a query, each once, at least `wanted` where there are as many; more effort only adds rows. The first of
+    // them, up to ends[0], are a set of at least `wanted` that effort does not change, by which the others can be judged; there
+    // are no ends where everything is given, or the source ranks. `masks` has the rows that may be found, a bit each, and
+    // `allowed` counts them; a source that ranks is given no masks at all where every row may be found.
     virtual SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                                   const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                                   std::vector<size_t>& ends) const = 0;

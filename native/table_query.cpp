@@ -22,6 +22,27 @@ void fill_lookup(const uint8_t* weights, const float* values, int64_t count, uin
     }
 }
 
+// The largest scale, coming down by steps of a hundredth, at which no table's weights add up to more than they may.
+double scale_of(const float* values, int64_t d, int64_t tables, int64_t bits) {
+    double heaviest = 0.0;
+    for (int64_t t = 0; t < tables; ++t) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < bits; ++j) sum = sum + std::fabs(static_cast<double>(values[t * d + j]));
+        heaviest = std::max(heaviest, sum);
+    }
+    double scale = heaviest > 0.0 ? static_cast<double>(TableQuery::MOST) / heaviest : 0.0;
+    for (;; scale = scale * 0.99) {
+        int32_t most = 0;
+        for (int64_t t = 0; t < tables; ++t) {
+            int32_t sum = 0;
+            for (int64_t j = 0; j < bits; ++j)
+                sum += static_cast<int32_t>(std::fabs(static_cast<double>(values[t * d + j])) * scale + 0.5);
+            most = std::max(most, sum);
+        }
+        if (most <= TableQuery::MOST) return scale;
+    }
+}
+
 }  // namespace
 
 TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits)
@@ -33,15 +54,8 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
       scans_(static_cast<size_t>(tables)) {
     const int64_t bits = key_bits + signature_bits, bytes = (signature_bits + 7) / 8;
     lookups_.assign(static_cast<size_t>(tables * bytes * 32), 0);
-    double heaviest = 0.0;
-    for (int64_t t = 0; t < tables; ++t) {
-        double sum = 0.0;
-        for (int64_t j = 0; j < bits; ++j) sum = sum + std::fabs(static_cast<double>(values[t * d + j]));
-        heaviest = std::max(heaviest, sum);
-    }
-    // Rounding adds at most a half to each.
-    const double scale = heaviest > 0.0 ? (static_cast<double>(MOST) - 0.5 * static_cast<double>(bits)) / heaviest : 0.0;
     std::vector<uint8_t> weights(static_cast<size_t>(bits));
+    const double scale = scale_of(values, d, tables, bits);
     for (int64_t t = 0; t < tables; ++t) {
         const float* own = values + t * d;
         const auto table = static_cast<size_t>(t);

@@ -54,6 +54,12 @@ public:
         ++counts_[static_cast<std::size_t>(number - lowest_)];
         reached_ += 1.0;
     }
+    // The rank-th largest of the numbers counted, where that reaches the value; the value otherwise.
+    int32_t largest(double rank) const {
+        std::size_t at = counts_.size() - 1;
+        for (double left = rank; at > at_ && left > counts_[at]; --at) left -= counts_[at];
+        return lowest_ + static_cast<int32_t>(at);
+    }
     void rise() {
         while (reached_ - counts_[at_] >= rank_) reached_ -= counts_[at_++];
     }

@@ -21,6 +21,7 @@ struct TableSettings final : SourceSettings {
     int64_t key_bits = 0;
     int64_t probes = 0;         // buckets that a query looks into at effort 1
     bool of_direction = false;  // hash x/|x|
+    int64_t bucket_rows = 0;    // of a bucket on average, when there are as many records as expected
 
     std::unique_ptr<Source> make() const override;
 };
@@ -28,7 +29,7 @@ struct TableSettings final : SourceSettings {
 class Tables final : public Source {
 public:
     static constexpr int64_t MAX_KEY_BITS = Buckets::MAX_KEY_BITS;  // heads of buckets are a plain array
-    static constexpr int64_t SIGNATURE_BITS = 64;
+    static constexpr int64_t LOOKED_BITS = 128;  // of a key and its signature together; see the spec
     static constexpr int64_t CENTRED_FROM = 16;   // dimensions
     static constexpr int64_t ROWS_PER_PROBE = 4;  // see the spec
 
@@ -66,12 +67,13 @@ private:
     void take_piece(uint32_t row);
     void release_piece(uint32_t row);
     int64_t signature_bits() const;
+    int64_t signature_bytes() const { return (signature_bits() + 7) / 8; }
     // What is hashed of a vector; see `hashed` in the spec.
     void prepare(const float* x, bool is_direction, float* hashed) const;
     // Fills in a query's values, d for each table, and returns them.
     const float* values(const float* query, float* values) const;
-    void hash(const float* x, int64_t n, uint32_t* keys, uint64_t* signatures) const;
-    void file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint64_t* signatures, int64_t threads);
+    void hash(const float* x, int64_t n, uint32_t* keys, uint8_t* signatures) const;
+    void file(const uint32_t* which, int64_t n, const uint32_t* keys, const uint8_t* signatures, int64_t threads);
 
     TableSettings settings_;
     std::vector<Buckets> tables_;

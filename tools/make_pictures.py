@@ -90,7 +90,7 @@ def measure_families(data: Data) -> dict[tuple[str, str], list[float]]:
 def measure_probing(data: Data) -> dict[str, Any]:
     """The share of true neighbours found after so many buckets of one table, in three orders; and records seen."""
     frame = reference.tables_frame(100, 1, 0)
-    values = reference.table_values(frame, data.vectors, KEY_BITS, "cosine")
+    values = reference.table_values(frame, data.vectors, "cosine")
     keys = reference.table_keys(values, KEY_BITS)[:, 0].astype(np.int64)
     crowd = np.bincount(keys, minlength=1 << KEY_BITS)
     everything = np.arange(1 << KEY_BITS)

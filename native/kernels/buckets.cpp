@@ -27,7 +27,8 @@ LETHEVEC_INLINE int64_t take_blocks(const ScanQuery& query, const BucketView& bu
     sum_blocks<N>(query, bucket.blocks + block, 0, query.bytes, scores);
     for (int i = 0; i < N; ++i) {
         uint32_t mask = reaching(scores + i * BLOCK, least);
-        if (block + i == 0 && bucket.first < BLOCK) mask &= (uint32_t{1} << bucket.first) - 1;
+        const int64_t rows = bucket.rows - (block + i) * BLOCK;
+        if (rows < BLOCK) mask &= (uint32_t{1} << rows) - 1;
         for (; mask; mask &= mask - 1) {
             const int r = __builtin_ctz(mask);
             found.slots[count] = static_cast<uint32_t>((block + i) * BLOCK + r);
@@ -40,14 +41,15 @@ LETHEVEC_INLINE int64_t take_blocks(const ScanQuery& query, const BucketView& bu
 }  // namespace
 
 int64_t scan_bucket(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found) {
+    const int64_t blocks = (bucket.rows + BLOCK - 1) / BLOCK;
     int64_t count = 0, b = 0;
-    for (; b + TOGETHER <= bucket.count; b += TOGETHER)
+    for (; b + TOGETHER <= blocks; b += TOGETHER)
         count = take_blocks<TOGETHER>(query, bucket, b, least, found, count);
-    if (b + 2 <= bucket.count) {
+    if (b + 2 <= blocks) {
         count = take_blocks<2>(query, bucket, b, least, found, count);
         b += 2;
     }
-    if (b < bucket.count) count = take_blocks<1>(query, bucket, b, least, found, count);
+    if (b < blocks) count = take_blocks<1>(query, bucket, b, least, found, count);
     return count;
 }
 

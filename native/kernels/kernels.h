@@ -115,12 +115,10 @@ struct MeanQuery {
     float step, share;
 };
 
-// A bucket of the source "tables", in blocks wherever they lie, with codes as above. The first block has `first` rows; all
-// others are full.
+// A bucket of the source "tables", in blocks wherever they lie, with codes as above. All blocks but the last are full.
 struct BucketView {
     const uint8_t* const* blocks;
-    int64_t count;
-    int64_t first;
+    int64_t rows;
 };
 
 // What was found in a bucket: BLOCK times the number of the block, plus the place in it; and their scores.

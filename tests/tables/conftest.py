@@ -21,13 +21,19 @@ tables_frame_of = lru_cache(maxsize=None)(reference.tables_frame)
 
 def contents(index: Index, table: int) -> dict[int, tuple[int, int]]:
     """Everything in a native table: id to (key, signature). The native side checks that each row lies where it says."""
+    c = index.config
+    bits = min(c.dim, reference.tables.LOOKED_BITS) - int(dict(c.source_params)["key_bits"])
     n = len(index)
-    ids, keys, signatures = np.empty(n, np.int64), np.empty(n, np.uint32), np.empty(n, np.uint64)
+    ids, keys, signatures = np.empty(n, np.int64), np.empty(n, np.uint32), np.empty((n, -(-bits // 8)), np.uint8)
     core.table_contents(index._native, table, ids, keys, signatures)
-    pairs = zip(keys.tolist(), signatures.tolist(), strict=True)
+    pairs = zip(keys.tolist(), as_numbers(signatures), strict=True)
     found = dict(zip(ids.tolist(), pairs, strict=True))
     assert len(found) == n, "an id lies in a table twice"
     return found
+
+
+def as_numbers(signatures: npt.NDArray[np.uint8]) -> list[int]:
+    return [int.from_bytes(row.tobytes(), "little") for row in signatures]
 
 
 class Spec:
@@ -45,7 +51,7 @@ class Spec:
         self.hasher = index.config.hasher(index.stats()["mean_norm"])
         self.frame = tables_frame_of(c.dim, self.params["tables"], c.seed)
         hashed = vectors if c.keep_vectors else self.decoded()
-        self.values = reference.table_values(self.frame, hashed, self.params["key_bits"], c.metric)
+        self.values = reference.table_values(self.frame, hashed, c.metric)
         self.keys = reference.table_keys(self.values, self.params["key_bits"])
         self.signatures = reference.table_signatures(self.values, self.params["key_bits"])
 
@@ -62,14 +68,14 @@ class Spec:
         return reference.synthesis(self.code_frame, b.reshape(len(b), -1))
 
     def table(self, t: int) -> dict[int, tuple[int, int]]:
-        pairs = zip(self.keys[:, t].tolist(), self.signatures[:, t].tolist(), strict=True)
+        pairs = zip(self.keys[:, t].tolist(), as_numbers(self.signatures[:, t]), strict=True)
         return dict(zip(self.ids.tolist(), pairs, strict=True))
 
     def search(self, query: F32, k: int, effort: float, allow: I64 | None = None) -> tuple[I64, F32]:
         """The answer for one query (dim,)."""
         c, q = self.config, query[None]
-        values = reference.table_values(self.frame, q, self.params["key_bits"], c.metric)[0]
-        rows, ends = reference.table_candidates(
+        values = reference.table_values(self.frame, q, c.metric)[0]
+        rows, first = reference.table_candidates(
             self.values >= 0,
             values,
             b=self.params["key_bits"],
@@ -81,7 +87,7 @@ class Spec:
         assert len(np.unique(rows)) == len(rows)
         keys, distances = self.estimates(q, rows)
         if c.keep_vectors:
-            rows = rows[reference.pass_filter(keys, ends, reference.filter_rank(k, effort))]
+            rows = rows[reference.pass_filter(keys, first, reference.filter_rank(k, effort))]
             distances = ranking.true_distances(q, self.records, rows, c.metric)
         return ranking._answer(distances, self.ids[rows], k)
 

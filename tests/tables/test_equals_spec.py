@@ -72,7 +72,7 @@ def test_a_record_lies_in_its_own_home_buckets(make_clustered, contents_of):
     x = make_clustered(4, 50, 40)
     index = Index(40, source="tables", tables=4, key_bits=12)
     index.add(x * np.float32(37.5), ids=range(50))
-    values = reference.table_values(reference.tables_frame(40, 4, 0), x * np.float32(37.5), 12, "cosine")
+    values = reference.table_values(reference.tables_frame(40, 4, 0), x * np.float32(37.5), "cosine")
     for t in range(4):
         homes = [next(p for p in reference.probing(v[:, :12]) if p.table == t).key for v in values]
         assert [contents_of(index, t)[i][0] for i in range(50)] == homes

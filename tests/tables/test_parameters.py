@@ -148,7 +148,7 @@ def test_tuning_an_empty_index():
 
 
 def test_stats_count_buckets_and_their_bytes():
-    index = Index(8, source="tables", tables=2, key_bits=4)
+    index = Index(8, source="tables", tables=2, key_bits=4, expected=100)
     index.add(np.eye(8), ids=range(8))
     stats = index.stats()
     assert stats["buckets_possible"] == 32

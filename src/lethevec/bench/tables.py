@@ -3,7 +3,7 @@
 Three parts:
 
 * sweep: recall and queries per second against probes, for several numbers of tables and key bits, beside the scan;
-  drawn as one figure for each data set;
+  drawn as one figure for each data set; at effort 1, an eighth of all buckets is looked into;
 * growth: what a query costs as the set grows, tables and scan both tuned to recall 0.9 at each size, with the exponent
   of the power law fitted to each; counted in time, and in records looked at, which a busy machine does not disturb;
 * faiss: IndexBinaryHash and IndexBinaryMultiHash beside our tables on the same codes (USR, Hamming ranking, no
@@ -24,6 +24,7 @@ import numpy as np
 
 import lethevec
 
+from ..index.sources import default_probes
 from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
@@ -31,7 +32,8 @@ from .peers import FaissBinary, faiss_module
 from .process import start_over
 
 K = 10
-EFFORTS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
+#: An eighth is the least that tables look into.
+EFFORTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 Task = tuple[int, Callable[[], Any]]
 
 
@@ -43,7 +45,7 @@ def sweep(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     lines: dict[str, list[tuple[float, float, float]]] = {}  # probes (nan for the scan), recall, queries per second
     made = [Lethevec("scan")]
     made += [
-        Lethevec("tables", tables=tables, key_bits=bits, probes=arguments.probes)
+        Lethevec("tables", tables=tables, key_bits=bits, expected=len(data.train), probes=max(8, (tables << bits) // 8))
         for tables in arguments.tables
         for bits in arguments.key_bits
     ]
@@ -73,7 +75,7 @@ def over_efforts(
         tasks: dict[str, Task] = {label: (len(queries), one_by_one(peer.search_one, queries, K))}
         timing = interleave(tasks, rounds=arguments.rounds, seconds=arguments.seconds / 10, least=1)[label]
         got = recall(data, timing.answer, K)
-        probes = float("nan") if peer.source == "scan" else np.ceil(effort * arguments.probes)
+        probes = float("nan") if peer.source == "scan" else np.ceil(effort * peer.options["probes"])
         points.append((probes, got, timing.rate))
         report.add_timing(timing, part="sweep", data=data.name, effort=effort, probes=probes, recall=got, source=label)
         if got > 0.995:
@@ -184,7 +186,8 @@ def faiss(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     hasher = lethevec.hasher("usr", dim=data.dim, bits=bits, mean_norm=norm)
     codes, asked = hasher.codes(base), hasher.codes(queries)
     ours = Lethevec("tables", family="usr", bits=bits, ranking="hamming", keep_vectors=False, mean_norm=norm)
-    ours.options["expected"] = len(base)
+    # Few probes, so that efforts reach down to where Faiss is fast.
+    ours.options |= {"expected": len(base), "probes": max(8, default_probes(len(base)) // 8)}
     ours.build(data.train, data.metric)
     rows = []
     for name, setting, task in faiss_tasks(ours, codes, asked, queries, arguments):
@@ -239,6 +242,7 @@ def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text, not outlines: a third of the size
     from matplotlib import pyplot as plt
 
     return plt
@@ -254,9 +258,8 @@ def save(report: Report, figure: Any, folder: Path, name: str) -> None:
 
 def main(command: list[str] | None = None) -> None:
     cli = parser(__doc__ or "")
-    cli.add_argument("--tables", type=int, nargs="*", default=[2, 4, 8, 16], help="part 'sweep': numbers of tables")
-    cli.add_argument("--key-bits", type=int, nargs="*", default=[12, 14, 16, 18], help="part 'sweep': bits of a key")
-    cli.add_argument("--probes", type=int, default=4000, help="part 'sweep': probes at effort 1")
+    cli.add_argument("--tables", type=int, nargs="*", default=[1, 2, 4], help="part 'sweep': numbers of tables")
+    cli.add_argument("--key-bits", type=int, nargs="*", default=[8, 10, 12], help="part 'sweep': bits of a key")
     cli.add_argument("--sizes", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000], help="part 'growth'")
     cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
     cli.add_argument("--faiss-key-bits", type=int, default=16, help="part 'faiss': bits of Faiss's keys")

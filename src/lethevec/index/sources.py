@@ -28,9 +28,9 @@ MAX_BUCKETS = 1 << 25
 MAX_PROBES = 1 << 40
 EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
-TABLES = 4
-ROWS_PER_BUCKET = 80
-PROBES_PER_ROOT = 1.5
+TABLES = 1
+ROWS_PER_BUCKET = 400
+PROBES_SCALE, PROBES_POWER = 0.004, 0.9
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000
@@ -120,8 +120,8 @@ def default_key_bits(expected: int, dim: int) -> int:
 
 
 def default_probes(expected: int) -> int:
-    """Buckets to look into at effort 1: they grow with the root of the number of records."""
-    return max(16, round(PROBES_PER_ROOT * math.sqrt(expected)))
+    """Buckets to look into at effort 1: they grow more slowly than the number of records, and of buckets."""
+    return max(16, round(PROBES_SCALE * expected**PROBES_POWER))
 
 
 def refuse_unfit(source: str, hasher: Hasher, ranking: str, keep_vectors: bool) -> None:
@@ -160,4 +160,5 @@ def native_source(config: Config, source: str, encoder: core.Encoder) -> core.So
             encoder, config.metric, k0, k1, params["cell_size"], params["probes"], bool(params["refine"])
         )
     frame = core.Frame.hadamard(reference.tables_frame(config.dim, params["tables"], config.seed).sign)
-    return core.TableSettings(frame, params["key_bits"], params["probes"], config.metric == "cosine")
+    each = params["expected"] >> params["key_bits"]
+    return core.TableSettings(frame, params["key_bits"], params["probes"], config.metric == "cosine", each)

@@ -4,8 +4,8 @@ There are L tables. Table t has a rotation of its own, R_t, and files a vector u
 
     values_t(x) = R_t^T x,   bit i of key_t(x) = [values_t(x)_i >= 0] for i < b
 
-The signs of the next s coordinates, up to 64, lie beside the row in its bucket: its signature. It says which rows of a
-bucket are worth a look at their code, so that most rows cost no visit to memory elsewhere.
+The signs of the next s coordinates, up to 128 with those of the key, lie beside the row in its bucket: its signature.
+It says which rows of a bucket are worth a look at their code, so that most rows cost no visit to memory elsewhere.
 
 A key is shorter than the dimension, so W is b columns of one rotation, W^T W = I, and the step of USR loses its second
 term: y <- tanh(alpha W^T x + (I - W^T W) y) = tanh(alpha W^T x). Its signs are those of W^T x: USR is Super-Bit here.
@@ -31,7 +31,6 @@ twice, none left out.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ from .families import directions, lane_sum
 from .generator import words
 from .rotations import F32, HadamardFrame, analysis
 
+U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
@@ -50,14 +50,18 @@ I64 = npt.NDArray[np.int64]
 STREAM = 3 << 32
 #: A search that may look at this many records for each bucket of its plan looks at all of them instead.
 ROWS_PER_PROBE = 4
-SIGNATURE_BITS = 64
+#: Bits of a key and its signature together.
+LOOKED_BITS = 128
 CENTRED_FROM = 16
 #: Whole weights of a query's coordinates add up to at most this in every table, so that estimates fit bytes.
 WEIGHT_OF_TABLE = 255
-#: Rows that pass the estimates by key and signature, for each bucket of the plan.
-PASS_PER_PROBE = 2.5
-#: A group of buckets has one for so many buckets before it.
-GROUPING = 8
+#: Which share of the rows looked at, and how many for each that is asked for, pass the estimates by key and signature.
+PASS_SHARE = 0.003
+PASS_PER_HIT = 8.0
+#: The effort whose buckets the reference set is taken from: the least that a search looks into.
+REFERENCE = 0.125
+#: A rank so many times the size of the reference set lets everything pass.
+FAR_BEYOND = 4.0
 
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
@@ -77,9 +81,9 @@ def hashed(x: F32, metric: str) -> F32:
     return np.asarray(x - (lane_sum(x.astype(np.float64)) / d).astype(np.float32)[:, None])
 
 
-def table_values(frame: HadamardFrame, x: F32, b: int, metric: str) -> F32:
+def table_values(frame: HadamardFrame, x: F32, metric: str) -> F32:
     """What keys and signatures are the signs of, in every table: (n, d) -> (n, L, b + s)."""
-    width = min(frame.d, b + SIGNATURE_BITS)
+    width = min(frame.d, LOOKED_BITS)
     return np.ascontiguousarray(analysis(frame, hashed(x, metric)).reshape(len(x), frame.m, frame.d)[:, :, :width])
 
 
@@ -88,9 +92,9 @@ def table_keys(values: F32, b: int) -> U64:
     return _signs_as_numbers(values[:, :, :b])
 
 
-def table_signatures(values: F32, b: int) -> U64:
-    """Signatures (n, L), of the values after those of the key."""
-    return _signs_as_numbers(values[:, :, b:])
+def table_signatures(values: F32, b: int) -> U8:
+    """Signatures (n, L, ceil(s/8)), of the values after those of the key, bits as in codes."""
+    return np.packbits(values[:, :, b:] >= 0, axis=2, bitorder="little")
 
 
 def _signs_as_numbers(values: F32) -> U64:
@@ -151,20 +155,49 @@ def probing(values: F32) -> Iterator[Probe]:
 def table_weights(values: F32) -> I64:
     """Whole weights for a query's values (L, b + s): |value|, scaled alike in all tables and rounded.
 
-    Rounding adds at most a half to each, so those of a table add up to WEIGHT_OF_TABLE at most.
+    The scale is the largest, coming down by steps of a hundredth, at which those of no table add up to more than
+    WEIGHT_OF_TABLE.
     """
     size = np.abs(values.astype(np.float64))
     heaviest = float(np.cumsum(size, axis=1)[:, -1].max())  # summed one by one
-    scale = (WEIGHT_OF_TABLE - 0.5 * size.shape[1]) / heaviest if heaviest > 0 else 0.0
-    return np.floor(size * scale + 0.5).astype(np.int64)
+    scale = float(WEIGHT_OF_TABLE) / heaviest if heaviest > 0 else 0.0
+    while True:
+        weights = np.floor(size * scale + 0.5).astype(np.int64)
+        if weights.sum(axis=1).max() <= WEIGHT_OF_TABLE:
+            return weights
+        scale = scale * 0.99
 
 
-def pass_rank(k: int, effort: float, limit: float, L: int) -> float:
-    """Place among the estimates by key and signature that a row must reach, when `limit` buckets are looked into.
+@dataclass(frozen=True)
+class TablePlan:
+    """How much to look at: buckets, and places among the estimates of the reference set.
 
-    A row has up to L estimates, so the best L k of them are those of k rows at least, whatever the effort.
+    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference set; a row
+    passes when it reaches the `rank`-th best.
     """
-    return float(max(float(L * k), np.ceil(PASS_PER_PROBE * limit + effort * 6.0 * k)))
+
+    reference: float
+    limit: float
+    wanted: float
+    fixed: float
+    rank: float
+
+
+def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int, b: int, L: int) -> TablePlan:
+    """The numbers for an effort, which changes `limit` and `rank` alone.
+
+    A row has up to L estimates, so the best L k of them are those of k rows at least.
+    """
+    looked = probes_for(1.0, probes, records, allowed) * allowed / (1 << b)  # in buckets of average size
+    base = PASS_SHARE * looked + PASS_PER_HIT * k
+    fixed = max((4.0 * k + 16.0) * L, math.ceil(0.5 * base))  # more than `filter_rank` asks for at effort 1
+    return TablePlan(
+        reference=probes_for(REFERENCE, probes, records, allowed),
+        limit=probes_for(effort, probes, records, allowed),
+        wanted=float(L * k),
+        fixed=fixed,
+        rank=max(fixed, float(np.ceil(effort * base))),
+    )
 
 
 def probes_for(effort: float, probes: int, records: int, allowed: int) -> float:
@@ -181,86 +214,66 @@ def table_candidates(
     effort: float,
     probes: int,
     allowed: npt.NDArray[np.bool_] | None = None,
-) -> tuple[I64, list[int] | None]:
-    """Rows whose code is to be looked at, for a query with these values (L, b + s), and where each group of them ends.
+) -> tuple[I64, int | None]:
+    """Rows whose code is to be looked at, for a query with these values (L, b + s), and how many are the reference set.
 
-    `bits` (n, L, b + s) are the signs of the records' values. A group is what some buckets give, one after the other:
-    the rows not found in an earlier group whose estimate, sum(w) - 2 sum(w over the bits that differ), reaches the
-    rank-th largest of all estimates up to the end of the group; everything, until there are as many. A row that lies in
-    several buckets of a group has an estimate for each. Groups are looked into whole, and where they end does not
-    depend on effort: a row is judged by what comes before it and beside it alone, so more effort (more groups, a larger
-    rank) never drops one. At least k rows, where there are as many.
+    `bits` (n, L, b + s) are the signs of the records' values. A row's estimate in a bucket is
+    sum(w) - 2 sum(w over the bits that differ); one that lies in several buckets has an estimate for each. The first
+    buckets say which estimates are good: as many as the plan has for reference, and more until they hold `wanted`.
+    Their best estimates, `fixed` of them with ties, are the reference set, and come first in the answer. Then comes
+    every other row, of these buckets and of those after them up to the limit, that has an estimate as good as the
+    rank-th best of the first buckets.
 
-    With enough effort all rows are given, and no groups (None).
+    Effort changes neither the first buckets nor the reference set. More effort looks into more buckets and lowers the
+    threshold, so it never drops a row. The reference set has at least k rows, where there are as many.
+
+    With enough effort all rows are given, and no reference set (None).
     """
-    left = np.ones(len(bits), dtype=np.bool_) if allowed is None else allowed.copy()
-    count = int(left.sum())
-    limit = probes_for(effort, probes, len(bits), count)
-    if count <= k + ROWS_PER_PROBE * limit:
-        return np.flatnonzero(left), None
+    may = np.ones(len(bits), dtype=np.bool_) if allowed is None else allowed
+    count = int(may.sum())
+    L = values.shape[0]
+    plan = table_plan(k, effort, probes=probes, records=len(bits), allowed=count, b=b, L=L)
+    if count <= k + ROWS_PER_PROBE * plan.limit:
+        return np.flatnonzero(may), None
     weights = table_weights(values)
     estimates = weights.sum(axis=1) - 2 * np.where(bits == (values >= 0), 0, weights).sum(axis=2)
     keys = _signs_as_numbers(np.where(bits[:, :, :b], np.float32(1), np.float32(-1)))
-    passing = Rank(pass_rank(k, effort, limit, values.shape[0]))
-    rows: list[int] = []
-    ends: list[int] = []
-    sequence = probing(values[:, :b])
-    done = 0
-    for end in group_ends(probes):
-        if (done >= limit and len(rows) >= k) or len(rows) == count or done == values.shape[0] << b:
+    first: list[tuple[int, int]] = []  # (estimate, row)
+    after: list[tuple[int, int]] = []
+    at_first = True
+    for done, probe in enumerate(probing(values[:, :b])):
+        at_first = at_first and (done < plan.reference or len(first) < plan.wanted)
+        if not at_first and done >= plan.limit:
             break
-        group = list(itertools.islice(sequence, end - done))
-        done += len(group)
-        buckets = [(np.flatnonzero(left & (keys[:, probe.table] == probe.key)), probe.table) for probe in group]
-        here = np.concatenate([bucket for bucket, _ in buckets])
-        kept = here[passing.judge(np.concatenate([estimates[bucket, t] for bucket, t in buckets]).astype(np.float64))]
-        kept = np.unique(kept)
-        left[kept] = False
-        rows += kept.tolist()
-        if len(kept):
-            ends.append(len(rows))
-    return np.array(rows, dtype=np.int64), ends
+        bucket = np.flatnonzero(may & (keys[:, probe.table] == probe.key))
+        (first if at_first else after).extend(
+            zip(estimates[bucket, probe.table].tolist(), bucket.tolist(), strict=True)
+        )
+    best = sorted((estimate for estimate, _ in first), reverse=True)
+    fixed, least = _ranked(best, plan.fixed), _ranked(best, plan.rank)
+    reference = {row for estimate, row in first if estimate >= fixed}
+    others = {row for estimate, row in first + after if estimate >= least} - reference
+    return np.array(sorted(reference) + sorted(others), dtype=np.int64), len(reference)
 
 
-def group_ends(probes: int) -> Iterator[int]:
-    """After how many buckets groups end: the first has an eighth of what effort 1 looks into, and so has each later one
-    of all before it."""
-    end = -(-probes // GROUPING)
-    while True:
-        yield end
-        end += -(-end // GROUPING)
-
-
-class Rank:
-    """The rank-th largest of all numbers seen; minus infinity while there are fewer."""
-
-    def __init__(self, rank: float) -> None:
-        """Nothing seen yet."""
-        self.rank = rank
-        self._best: list[float] = []
-
-    def judge(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Take in a group of numbers; which of them reach the rank-th largest, themselves included?"""
-        for number in numbers.tolist():
-            if len(self._best) < self.rank:
-                heapq.heappush(self._best, number)
-            else:
-                heapq.heappushpop(self._best, number)
-        return np.asarray(numbers >= (self._best[0] if len(self._best) >= self.rank else -math.inf))
+def _ranked(best: list[int], rank: float) -> float:
+    """The rank-th of numbers in descending order; minus infinity when there are not as many."""
+    return float(best[int(rank) - 1]) if rank <= len(best) else -math.inf
 
 
 # --- Which of them get their true distance ---------------------------------------------------------------------------
 
 
 def filter_rank(k: int, effort: float) -> float:
-    """Place among the estimates by code that a candidate must reach."""
-    return float(np.ceil(max(float(k), effort * (6.0 * k + 60.0))))
+    """Place among the estimates by code of the reference set that a candidate must reach."""
+    return float(np.ceil(max(float(k), effort * (3.0 * k + 10.0))))
 
 
-def pass_filter(estimates: F32, ends: list[int] | None, rank: float) -> npt.NDArray[np.bool_]:
-    """Which candidates go on, by the estimates of their codes, larger is nearer: group by group, as above."""
-    if ends is None or len(estimates) <= rank:
+def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
+    """Which candidates go on, by the estimates of their codes, larger is nearer; the reference set comes first.
+
+    A rank beyond the set is that of its last; one far beyond it lets all of them through, and so does having no set.
+    """
+    if reference is None or rank > FAR_BEYOND * reference:
         return np.ones(len(estimates), dtype=np.bool_)
-    passing = Rank(rank)
-    groups = zip([0, *ends[:-1]], ends, strict=True)
-    return np.concatenate([passing.judge(estimates[begin:end].astype(np.float64)) for begin, end in groups])
+    return np.asarray(estimates >= np.sort(estimates[:reference])[max(0, reference - int(rank))])
