@@ -45,7 +45,8 @@ uint64_t process_key() {
 Rows::Rows(Layout layout)
     : layout_(layout),
       key_(process_key()),
-      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words)),
+      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words +
+                       4 * layout.block_words)),
       chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
       memory_(chunk_bytes(), SMALL),
       scanned_(aligned(scanned_bytes()), 1),
@@ -56,7 +57,7 @@ Rows::Rows(Layout layout)
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
     return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + aligned(4 * n * tail_stride()) +
-           aligned(8 * n * layout_.hamming_words);
+           aligned(8 * n * layout_.hamming_words) + aligned(4 * n * layout_.block_words);
 }
 
 int64_t Rows::scanned_bytes() const { return chunk_rows() * chunks_together_ * (4 + layout_.scan_bytes); }
@@ -74,6 +75,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
     chunk.tail = reinterpret_cast<uint32_t*>(take(4 * n * tail_stride()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
+    chunk.blocks = reinterpret_cast<uint32_t*>(take(4 * n * layout_.block_words));
     chunk.norms = reinterpret_cast<float*>(scanned) + at;
     chunk.scan = scanned + 4 * n * chunks_together_ + at * layout_.scan_bytes;
     return chunk;
@@ -280,6 +282,7 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
     if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) std::memcpy(hamming(to), hamming(from), static_cast<size_t>(8 * layout_.hamming_words));
+    for (int64_t w = 0; w < layout_.block_words; ++w) *block_word(to, w) = *block_word(from, w);
 }
 
 void Rows::wipe_row(uint32_t row) {
@@ -288,6 +291,7 @@ void Rows::wipe_row(uint32_t row) {
     if (layout_.dim) wipe(vector(row), static_cast<size_t>(4 * layout_.dim));
     if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
+    for (int64_t w = 0; w < layout_.block_words; ++w) wipe(block_word(row, w), sizeof(uint32_t));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) wipe(scan_byte(row, g), 1);
     c.norms[i] = 0.0f;
     wipe(&c.links[i], sizeof c.links[i]);
@@ -296,7 +300,7 @@ void Rows::wipe_row(uint32_t row) {
 
 int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
 int64_t Rows::bytes_of_codes() const {
-    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
+    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4 * layout_.block_words + 4) * size_;
 }
 int64_t Rows::bytes_of_map() const { return 16 * size_ + static_cast<int64_t>(sizeof(MapBucket)) * buckets_; }
 int64_t Rows::bytes_allocated() const { return memory_.bytes() + scanned_.bytes() + map_.bytes(); }

@@ -27,7 +27,10 @@ struct Layout {
     int64_t scan_bytes = 0;    // first-stage code, in blocks
     int64_t tail_words = 0;    // the rest of the code, words of 32 bits
     bool has_factor = false;   // the scale of the estimate
-    int64_t hamming_words = 0; // the whole code, words of 64 bits
+    // The whole code, for Hamming ranking: words of 64 bits where a source says which codes to look at, or words of 32 bits, in
+    // blocks, where all are scanned.
+    int64_t hamming_words = 0;
+    int64_t block_words = 0;
 };
 
 // A row in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
@@ -59,6 +62,7 @@ struct Chunk {
     uint8_t* scan;       // (rows / 32, scan_bytes, 32)
     uint32_t* tail;      // (rows, tail_stride): the factor, then the words
     uint64_t* hamming;   // (rows, hamming_words)
+    uint32_t* blocks;    // (rows / 32, block_words, 32)
 };
 
 class Rows {
@@ -88,6 +92,10 @@ public:
     float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
     uint32_t* tail(uint32_t row) const { return chunk_of(row).tail + place(row) * tail_stride(); }
     uint64_t* hamming(uint32_t row) const { return chunk_of(row).hamming + place(row) * layout_.hamming_words; }
+    uint32_t* block_word(uint32_t row, int64_t w) const {
+        const int64_t at = place(row);
+        return chunk_of(row).blocks + ((at / BLOCK) * layout_.block_words + w) * BLOCK + at % BLOCK;
+    }
     uint8_t* scan_byte(uint32_t row, int64_t g) const {
         const int64_t at = place(row);
         return chunk_of(row).scan + ((at / BLOCK) * layout_.scan_bytes + g) * BLOCK + at % BLOCK;
