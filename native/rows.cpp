@@ -16,7 +16,6 @@ constexpr int64_t CHUNK_TARGET = 1 << 20;
 constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
 constexpr int64_t SMALL = 8 << 20;  // bytes of chunks that need no large pages
 constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
-constexpr int64_t BUCKETS_PER_PIECE = 1024;
 constexpr int64_t MIN_BUCKETS = 16;
 // On average; buckets that are still to be split have up to twice as many, and room for seven.
 constexpr int64_t ROWS_PER_BUCKET = 3;
@@ -105,24 +104,6 @@ void Rows::drop_chunk() {
         const size_t before = chunks_.size() - static_cast<size_t>(chunks_together_);
         together_ = chunks_.empty() ? nullptr : reinterpret_cast<uint8_t*>(chunks_[before].norms);
     }
-}
-
-uint32_t Rows::hash(int64_t id) const {
-    uint64_t z = static_cast<uint64_t>(id) ^ key_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return static_cast<uint32_t>(z ^ (z >> 31));
-}
-
-// With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
-int64_t Rows::number(uint32_t hash) const {
-    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
-    const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
-    return wide < buckets_ ? wide : wide - (int64_t{1} << high);
-}
-
-MapBucket& Rows::bucket(int64_t number) const {
-    return pieces_[static_cast<size_t>(number / BUCKETS_PER_PIECE)][number % BUCKETS_PER_PIECE];
 }
 
 uint32_t Rows::find(int64_t wanted) const {

@@ -119,14 +119,27 @@ public:
     std::vector<uint8_t> raw_memory() const;
 
 private:
+    static constexpr int64_t BUCKETS_PER_PIECE = 1024;
     Chunk carve(uint8_t* memory, uint8_t* scanned, int64_t c) const;
     int64_t chunk_bytes() const;
     int64_t scanned_bytes() const;
     void add_chunk();
     void drop_chunk();
-    uint32_t hash(int64_t id) const;
-    int64_t number(uint32_t hash) const;
-    MapBucket& bucket(int64_t number) const;
+    uint32_t hash(int64_t id) const {
+        uint64_t z = static_cast<uint64_t>(id) ^ key_;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+        return static_cast<uint32_t>(z ^ (z >> 31));
+    }
+    // With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
+    int64_t number(uint32_t hash) const {
+        const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
+        const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
+        return wide < buckets_ ? wide : wide - (int64_t{1} << high);
+    }
+    MapBucket& bucket(int64_t number) const {
+        return pieces_[static_cast<size_t>(number / BUCKETS_PER_PIECE)][number % BUCKETS_PER_PIECE];
+    }
     MapLink& link_of(uint32_t row) const { return chunk_of(row).links[place(row)]; }
     void put(MapBucket& bucket, MapEntry entry);
     void put_chain(uint32_t chain);
