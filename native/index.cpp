@@ -23,7 +23,10 @@ Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const S
     layout.dim = settings.keep_vectors ? encoder.dim : 0;
     if (source && source->ranks()) return layout;
     if (settings.hamming) {
-        layout.hamming_words = (encoder.bits + 63) / 64;
+        if (source)
+            layout.hamming_words = (encoder.bits + 63) / 64;
+        else
+            layout.block_words = (encoder.bits + 31) / 32;
         return layout;
     }
     const int64_t first = source ? 0 : encoder.first_bits();
@@ -31,6 +34,13 @@ Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const S
     layout.tail_words = (encoder.bits - first + 31) / 32;
     layout.has_factor = true;
     return layout;
+}
+
+// Word w of a code of as many bytes; what lies past its end is zero.
+uint32_t word_at(const uint8_t* code, int64_t bytes, int64_t w) {
+    uint32_t word = 0;
+    std::memcpy(&word, code + 4 * w, static_cast<size_t>(std::min<int64_t>(4, bytes - 4 * w)));
+    return word;
 }
 
 bool bit_at(const uint8_t* code, int64_t j) { return (code[j >> 3] >> (j & 7)) & 1; }
@@ -200,6 +210,7 @@ void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double 
     rows_.chunk_of(row).norms[rows_.place(row)] = static_cast<float>(norm);
     if (layout.dim && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * layout.dim));
     if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
+    for (int64_t w = 0; w < layout.block_words; ++w) *rows_.block_word(row, w) = word_at(code, encoder_->code_bytes(), w);
     if (!layout.has_factor) return;
     const int64_t first = first_bits(), bits = encoder_->bits;
     if (layout.scan_bytes) {
@@ -225,6 +236,12 @@ void Index::read_code(uint32_t row, uint8_t* code) const {
     const Layout& layout = rows_.layout();
     if (layout.hamming_words) {
         std::memcpy(code, rows_.hamming(row), static_cast<size_t>(encoder_->code_bytes()));
+        return;
+    }
+    if (layout.block_words) {
+        const int64_t bytes = encoder_->code_bytes();
+        for (int64_t w = 0; w < layout.block_words; ++w)
+            std::memcpy(code + 4 * w, rows_.block_word(row, w), static_cast<size_t>(std::min<int64_t>(4, bytes - 4 * w)));
         return;
     }
     const int64_t first = first_bits();

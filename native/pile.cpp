@@ -54,6 +54,18 @@ uint8_t* map_region(int64_t bytes) {
 
 void unmap_region(uint8_t* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
 
+// A piece will be filled from end to end: its pages are had in one call, where each would be a fault of its own. Again a wish.
+void have_pages(uint8_t* memory, int64_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+    constexpr uintptr_t PAGE = 65536;
+    const uintptr_t from = reinterpret_cast<uintptr_t>(memory) / PAGE * PAGE;
+    const uintptr_t to = (reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(bytes)) / PAGE * PAGE;
+    if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
 // Whole pages go back to the system; what shares a page with a neighbour stays, and is zero.
 void give_back(uint8_t* memory, int64_t bytes) {
     constexpr uintptr_t PAGE = 65536;  // no system has larger ones
@@ -67,6 +79,7 @@ void give_back(uint8_t* memory, int64_t bytes) {
 constexpr bool REGIONS = false;
 uint8_t* map_region(int64_t) { throw std::bad_alloc(); }
 void unmap_region(uint8_t*, int64_t) {}
+void have_pages(uint8_t*, int64_t) {}
 void give_back(uint8_t*, int64_t) {}
 
 #endif
@@ -98,6 +111,7 @@ void Pile::make(int64_t piece) {
         regions_.reserve(regions_.size() + 1);
         regions_.push_back(map_region(region_bytes()));
     }
+    if (piece >= alone_) have_pages(at(piece), bytes_);
 }
 
 void Pile::release(int64_t piece) {

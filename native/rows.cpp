@@ -16,7 +16,6 @@ constexpr int64_t CHUNK_TARGET = 1 << 20;
 constexpr int MIN_SHIFT = 6, MAX_SHIFT = 12;
 constexpr int64_t SMALL = 8 << 20;  // bytes of chunks that need no large pages
 constexpr int64_t ROWS_SCANNED_TOGETHER = 1 << 16;
-constexpr int64_t BUCKETS_PER_PIECE = 1024;
 constexpr int64_t MIN_BUCKETS = 16;
 // On average; buckets that are still to be split have up to twice as many, and room for seven.
 constexpr int64_t ROWS_PER_BUCKET = 3;
@@ -50,7 +49,8 @@ uint64_t process_key() {
 Rows::Rows(Layout layout)
     : layout_(layout),
       key_(process_key()),
-      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words)),
+      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words +
+                       4 * layout.block_words)),
       chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
       tail_group_(static_cast<uint64_t>(tails_in_line(tail_stride()))),
       tail_group_words_(static_cast<uint64_t>(tail_group_ > 1 ? LINE_WORDS : tail_stride())),
@@ -69,7 +69,7 @@ int64_t Rows::tail_bytes() const {
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
     return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + tail_bytes() +
-           aligned(8 * n * layout_.hamming_words);
+           aligned(8 * n * layout_.hamming_words) + aligned(4 * n * layout_.block_words);
 }
 
 int64_t Rows::scanned_bytes() const { return chunk_rows() * chunks_together_ * (4 + layout_.scan_bytes); }
@@ -87,6 +87,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
     chunk.tail = reinterpret_cast<uint32_t*>(take(tail_bytes()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
+    chunk.blocks = reinterpret_cast<uint32_t*>(take(4 * n * layout_.block_words));
     chunk.norms = reinterpret_cast<float*>(scanned) + at;
     chunk.scan = scanned + 4 * n * chunks_together_ + at * layout_.scan_bytes;
     return chunk;
@@ -116,24 +117,6 @@ void Rows::drop_chunk() {
         const size_t before = chunks_.size() - static_cast<size_t>(chunks_together_);
         together_ = chunks_.empty() ? nullptr : reinterpret_cast<uint8_t*>(chunks_[before].norms);
     }
-}
-
-uint32_t Rows::hash(int64_t id) const {
-    uint64_t z = static_cast<uint64_t>(id) ^ key_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return static_cast<uint32_t>(z ^ (z >> 31));
-}
-
-// With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
-int64_t Rows::number(uint32_t hash) const {
-    const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
-    const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
-    return wide < buckets_ ? wide : wide - (int64_t{1} << high);
-}
-
-MapBucket& Rows::bucket(int64_t number) const {
-    return pieces_[static_cast<size_t>(number / BUCKETS_PER_PIECE)][number % BUCKETS_PER_PIECE];
 }
 
 uint32_t Rows::find(int64_t wanted) const {
@@ -293,6 +276,7 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
     if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) std::memcpy(hamming(to), hamming(from), static_cast<size_t>(8 * layout_.hamming_words));
+    for (int64_t w = 0; w < layout_.block_words; ++w) *block_word(to, w) = *block_word(from, w);
 }
 
 void Rows::wipe_row(uint32_t row) {
@@ -301,6 +285,7 @@ void Rows::wipe_row(uint32_t row) {
     if (layout_.dim) wipe(vector(row), static_cast<size_t>(4 * layout_.dim));
     if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
+    for (int64_t w = 0; w < layout_.block_words; ++w) wipe(block_word(row, w), sizeof(uint32_t));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) wipe(scan_byte(row, g), 1);
     c.norms[i] = 0.0f;
     wipe(&c.links[i], sizeof c.links[i]);
@@ -309,7 +294,7 @@ void Rows::wipe_row(uint32_t row) {
 
 int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
 int64_t Rows::bytes_of_codes() const {
-    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4) * size_;
+    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4 * layout_.block_words + 4) * size_;
 }
 int64_t Rows::bytes_of_map() const { return 16 * size_ + static_cast<int64_t>(sizeof(MapBucket)) * buckets_; }
 int64_t Rows::bytes_allocated() const { return memory_.bytes() + scanned_.bytes() + map_.bytes(); }

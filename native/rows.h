@@ -27,7 +27,10 @@ struct Layout {
     int64_t scan_bytes = 0;    // first-stage code, in blocks
     int64_t tail_words = 0;    // the rest of the code, words of 32 bits
     bool has_factor = false;   // the scale of the estimate
-    int64_t hamming_words = 0; // the whole code, words of 64 bits
+    // The whole code, for Hamming ranking: words of 64 bits where a source says which codes to look at, or words of 32 bits, in
+    // blocks, where all are scanned.
+    int64_t hamming_words = 0;
+    int64_t block_words = 0;
 };
 
 // A row in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
@@ -59,6 +62,7 @@ struct Chunk {
     uint8_t* scan;       // (rows / 64, scan_bytes, 64)
     uint32_t* tail;      // the factor, then the words of each row, in groups that no line of the cache cuts
     uint64_t* hamming;   // (rows, hamming_words)
+    uint32_t* blocks;    // (rows / 32, block_words, 32)
 };
 
 class Rows {
@@ -91,6 +95,10 @@ public:
         return chunk_of(row).tail + group * tail_group_words_ + (at - group * tail_group_) * static_cast<uint64_t>(tail_stride());
     }
     uint64_t* hamming(uint32_t row) const { return chunk_of(row).hamming + place(row) * layout_.hamming_words; }
+    uint32_t* block_word(uint32_t row, int64_t w) const {
+        const int64_t at = place(row);
+        return chunk_of(row).blocks + ((at / BLOCK) * layout_.block_words + w) * BLOCK + at % BLOCK;
+    }
     uint8_t* scan_byte(uint32_t row, int64_t g) const {
         const int64_t at = place(row);
         return chunk_of(row).scan + ((at / PAIR) * layout_.scan_bytes + g) * PAIR + at % PAIR;
@@ -114,15 +122,28 @@ public:
     std::vector<uint8_t> raw_memory() const;
 
 private:
+    static constexpr int64_t BUCKETS_PER_PIECE = 1024;
     Chunk carve(uint8_t* memory, uint8_t* scanned, int64_t c) const;
     int64_t tail_bytes() const;
     int64_t chunk_bytes() const;
     int64_t scanned_bytes() const;
     void add_chunk();
     void drop_chunk();
-    uint32_t hash(int64_t id) const;
-    int64_t number(uint32_t hash) const;
-    MapBucket& bucket(int64_t number) const;
+    uint32_t hash(int64_t id) const {
+        uint64_t z = static_cast<uint64_t>(id) ^ key_;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+        return static_cast<uint32_t>(z ^ (z >> 31));
+    }
+    // With B buckets, 2^k <= B < 2^(k+1): the low k + 1 bits where there is such a bucket already, else the low k.
+    int64_t number(uint32_t hash) const {
+        const int high = 63 - __builtin_clzll(static_cast<unsigned long long>(buckets_));
+        const auto wide = static_cast<int64_t>(hash & ((uint64_t{2} << high) - 1));
+        return wide < buckets_ ? wide : wide - (int64_t{1} << high);
+    }
+    MapBucket& bucket(int64_t number) const {
+        return pieces_[static_cast<size_t>(number / BUCKETS_PER_PIECE)][number % BUCKETS_PER_PIECE];
+    }
     MapLink& link_of(uint32_t row) const { return chunk_of(row).links[place(row)]; }
     void put(MapBucket& bucket, MapEntry entry);
     void put_chain(uint32_t chain);

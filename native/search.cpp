@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dispatch.h"
+#include "hamming_search.h"
 #include "index.h"
 #include "parallel.h"
 
@@ -22,7 +23,7 @@ constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 constexpr int64_t SAMPLE_BLOCKS = 128;
 constexpr int64_t RUN_ROWS = 1 << 14;
-constexpr int64_t QUERIES_TOGETHER = 8;  // that share a pass over the codes under Hamming ranking
+constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
 
 using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
 
@@ -88,27 +89,18 @@ public:
         write_hits(hits_, k, ids, distances);
     }
 
-    // Hamming ranking of several queries in one pass: a chunk's codes are read from memory once.
+    // Hamming ranking of several queries in one pass: codes are read from memory once.
     void nearest_by_hamming(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances) {
         const bool keep = index_.settings_.keep_vectors;
         const int64_t want = keep ? index_.plan(eligible_, k, effort).survivors : std::min(k, eligible_);
         std::vector<PreparedQuery> queries(static_cast<size_t>(n));
         std::vector<Reservoir> reservoirs(static_cast<size_t>(n), Reservoir(want));
-        const int64_t d = index_.encoder_->dim, words = rows_.layout().hamming_words;
+        const int64_t d = index_.encoder_->dim;
         for (int64_t i = 0; i < n; ++i)
             prepare(queries[static_cast<size_t>(i)], *index_.encoder_, index_.settings_.metric, true, 0, x + i * d);
-        std::vector<uint32_t> bits(static_cast<size_t>(rows_.chunk_rows()));
-        for (int64_t c = 0; c < rows_.chunks(); ++c) {
-            const int64_t used = rows_.used(c);
-            const uint32_t* masks = masks_.data() + c * (rows_.chunk_rows() / BLOCK);
-            for (size_t i = 0; i < queries.size(); ++i) {
-                kernels_.hamming(queries[i].code.data(), rows_.chunk(c).hamming, words, used, bits.data());
-                reservoirs[i].offer(bits.data(), masks, used, static_cast<uint32_t>(c * rows_.chunk_rows()));
-            }
-            work.scanned += used * n;
-        }
+        lethevec::nearest_by_hamming(rows_, masks_, queries, reservoirs);
+        work.scanned += rows_.size() * n;
         for (size_t i = 0; i < queries.size(); ++i) {
-            reservoirs[i].finish();
             found_ = reservoirs[i].rows;
             if (keep) {
                 std::swap(query_, queries[i]);  // so that either is wiped
@@ -129,6 +121,12 @@ public:
         each_allowed([&](uint32_t row) { found_.push_back(row); });
         if (keep) {
             rerank();
+        } else if (hamming && !index_.source_) {
+            std::vector<uint32_t> bits;
+            found_.clear();
+            if (radius >= 0.0f)
+                within_hamming(rows_, masks_, query_, static_cast<uint32_t>(std::min(radius, 4e9f)), found_, bits);
+            estimated_.assign(bits.begin(), bits.end());
         } else if (hamming) {
             compare_found();
         } else {
@@ -143,39 +141,6 @@ public:
     SearchWork work;
 
 private:
-    // The rows with the fewest differing bits, ties included. Keeps all that may still be among them.
-    struct Reservoir {
-        explicit Reservoir(int64_t want) : want(want) {}
-        void offer(const uint32_t* offered, const uint32_t* masks, int64_t n, uint32_t first) {
-            for (int64_t i = 0; i < n; ++i) {
-                if (offered[i] > limit || !((masks[i / BLOCK] >> (i % BLOCK)) & 1)) continue;
-                rows.push_back(first + static_cast<uint32_t>(i));
-                bits.push_back(offered[i]);
-                if (static_cast<int64_t>(rows.size()) >= full) tighten();
-            }
-        }
-        void finish() { tighten(); }
-        void tighten() {
-            if (want <= 0 || static_cast<int64_t>(rows.size()) <= want) return;
-            order = bits;
-            std::nth_element(order.begin(), order.begin() + (want - 1), order.end());
-            limit = order[static_cast<size_t>(want - 1)];
-            size_t kept = 0;
-            for (size_t i = 0; i < rows.size(); ++i)
-                if (bits[i] <= limit) {
-                    rows[kept] = rows[i];
-                    bits[kept++] = bits[i];
-                }
-            rows.resize(kept);
-            bits.resize(kept);
-            full = std::max(2 * static_cast<int64_t>(kept), 2 * want + 256);
-        }
-        int64_t want;
-        int64_t full = 2 * want + 256;
-        uint32_t limit = std::numeric_limits<uint32_t>::max();
-        std::vector<uint32_t> rows, bits, order;
-    };
-
     template <class Visit>
     void each_allowed(Visit visit) const {
         for (int64_t c = 0; c < rows_.chunks(); ++c)

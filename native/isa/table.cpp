@@ -21,6 +21,7 @@ void disagreements(const uint32_t* const*, int64_t, const uint32_t*, const uint8
 float dot(const float*, const float*, int64_t);
 float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
+void hamming_scan(const uint32_t*, int64_t, int64_t, const uint32_t*, const uint32_t*, int64_t, const uint32_t*, HammingFound*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_keys(const MeanQuery&, const MeanView&, float*);
 int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint32_t*);
@@ -54,6 +55,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          dot,
                          squared_distance,
                          hamming,
+                         hamming_scan,
                          products,
                          mean_keys,
                          choose_cells,

@@ -127,6 +127,15 @@ struct BucketFound {
     uint8_t* scores;
 };
 
+// What was found for a query: rows, counted from the first block's, and their differing bits; `count` of them, which the kernel
+// adds to. Has room for all rows that are scanned.
+struct HammingFound {
+    uint32_t* rows;
+    uint32_t* bits;
+    int64_t count;
+};
+
+constexpr int64_t HAMMING_QUERIES = 4;  // that one pass over codes serves
 constexpr int64_t CELL_AHEAD = 3;
 constexpr int64_t CELL_ROOM = 16;
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
@@ -170,6 +179,11 @@ struct Kernels {
     float (*squared_distance)(const float* a, const float* b, int64_t d);
     // Bits that differ, for n codes of `words` words of 64 bits.
     void (*hamming)(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out);
+    // For each of up to HAMMING_QUERIES queries, `words` words of 32 bits each, the rows of `blocks` blocks that differ from it in
+    // at most its limit of bits, ascending. In a block, word by word, the same word of BLOCK codes lies side by side. `masks` as
+    // in `scan`.
+    void (*hamming_scan)(const uint32_t* queries, int64_t n, int64_t words, const uint32_t* codes, const uint32_t* masks,
+                         int64_t blocks, const uint32_t* limits, HammingFound* found);
     // <row, centre> of n rows of d floats with `count` panels: out is (n, count * PANEL). Rounding is not the same everywhere:
     // only for choosing what to compute exactly.
     void (*products)(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out);

@@ -7,13 +7,18 @@
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
-// x P(x^2)/Q(x^2); the coefficients are those of the spec's activation.py.
+// tanh is x P(x^2)/Q(x^2) up to LIMIT; the coefficients are those of the spec's activation.py.
+constexpr float LIMIT = 7.0f;
+constexpr float P0 = 0x1.ffff7p-1f, P1 = 0x1.f7e5bp-4f, P2 = 0x1.2a72eap-9f, P3 = 0x1.07bcb6p-18f;
+constexpr float Q0 = 1.0f, Q1 = 0x1.d34adep-2f, Q2 = 0x1.593f0ap-6f, Q3 = 0x1.2a87cp-13f;
+
+LETHEVEC_INLINE f32s clamped(f32s x) { return minimum(maximum(x, splat(-LIMIT)), splat(LIMIT)); }
+
 LETHEVEC_INLINE f32s tanh_of(f32s x) {
-    const f32s limit = splat(7.0f);
-    x = minimum(maximum(x, -limit), limit);
+    x = clamped(x);
     const f32s s = x * x;
-    const f32s p = ((splat(0x1.07bcb6p-18f) * s + splat(0x1.2a72eap-9f)) * s + splat(0x1.f7e5bp-4f)) * s + splat(0x1.ffff7p-1f);
-    const f32s q = ((splat(0x1.2a87cp-13f) * s + splat(0x1.593f0ap-6f)) * s + splat(0x1.d34adep-2f)) * s + splat(1.0f);
+    const f32s p = ((splat(P3) * s + splat(P2)) * s + splat(P1)) * s + splat(P0);
+    const f32s q = ((splat(Q3) * s + splat(Q2)) * s + splat(Q1)) * s + splat(Q0);
     return x * p / q;
 }
 
@@ -60,25 +65,50 @@ void unfold(const FrameView& f, int64_t steps, Workspace work) {
     }
 }
 
-// y = tanh(y), a vector at a time.
+// y = tanh(y) for K vectors, one after the other, in pieces of an operation or two. The operations are those of tanh_of.
+template <int K>
 struct Activation {
+    static constexpr int STEPS = 10, PIECES = K * STEPS;
     float* y;
+    f32s x, s, p, q;
+
+    template <int I>
     LETHEVEC_INLINE void piece() {
-        store(y, tanh_of(load(y)));
-        y += LANES;
+        constexpr int step = I % STEPS, at = I / STEPS * LANES;
+        if constexpr (step == 0) x = clamped(load(y + at));
+        if constexpr (step == 1) s = x * x;
+        if constexpr (step == 2) p = splat(P3) * s, q = splat(Q3) * s;
+        if constexpr (step == 3) p = p + splat(P2), q = q + splat(Q2);
+        if constexpr (step == 4) p = p * s, q = q * s;
+        if constexpr (step == 5) p = p + splat(P1), q = q + splat(Q1);
+        if constexpr (step == 6) p = p * s, q = q * s;
+        if constexpr (step == 7) p = p + splat(P0), q = q + splat(Q0);
+        if constexpr (step == 8) p = x * p;
+        if constexpr (step == 9) store(y + at, p / q);
     }
 };
 
-// y_i = tanh(R_i^T R_0 u), or in later steps tanh(y_i + that). While u goes on to the next block, y of the last is activated.
+template <int K>
+LETHEVEC_INLINE void activate_rest(float* y) {
+    for (int k = 0; k < K; ++k) store(y + k * LANES, tanh_of(load(y + k * LANES)));
+}
+
+// Of a block's vectors, as many are activated while the row goes on forward, the rest when it comes back.
+template <int N>
+constexpr int GOING = N / 2;
+template <int N>
+constexpr int COMING = N - GOING<N>;
+
+// y_i = tanh(R_i^T R_0 u), or in later steps tanh(y_i + that), but for what is left to do on the way back.
 template <int N, bool FIRST>
 LETHEVEC_INLINE void spread(const FrameView& f, RegisterRow<N>& u, float* y) {
     for (int64_t i = 0;; ++i, y += f.dp) {
         for (int k = 0; k < N; ++k) store(y + k * LANES, FIRST ? u.r[k] : load(y + k * LANES) + u.r[k]);
         if (i + 1 == f.m) break;
-        Activation activation{y};
-        u.forward(f, FIRST_ROUNDS + i, activation);
+        Activation<GOING<N>> activation{y, {}, {}, {}, {}};
+        u.template forward<Activation<GOING<N>>::PIECES>(f, FIRST_ROUNDS + i, activation);
     }
-    for (int k = 0; k < N; ++k) store(y + k * LANES, tanh_of(load(y + k * LANES)));
+    activate_rest<N>(y);
 }
 
 // The same for rows of N vectors.
@@ -92,10 +122,15 @@ void unfold_in_registers(const FrameView& f, int64_t steps, Workspace work) {
     spread<N, true>(f, u, y);
     for (int64_t t = 1; t < steps; ++t) {
         u.read(y + (m - 1) * dp);
-        for (int64_t i = m - 1; i >= 1; --i) u.backward(f, FIRST_ROUNDS - 1 + i, y + (i - 1) * dp);
+        for (int64_t i = m - 1; i >= 1; --i) {
+            float* y_i = y + (i - 1) * dp;
+            Activation<COMING<N>> activation{y_i + GOING<N> * LANES, {}, {}, {}, {}};
+            u.template backward<Activation<COMING<N>>::PIECES>(f, FIRST_ROUNDS - 1 + i, y_i, activation);
+        }
         for (int k = 0; k < N; ++k) u.r[k] = load(work.g + k * LANES) - u.r[k] * inverse_m;
         spread<N, false>(f, u, y);
     }
+    for (int64_t i = 0; i + 1 < m; ++i) activate_rest<COMING<N>>(y + i * dp + GOING<N> * LANES);
 }
 
 // Sizes that are common and fit the registers, or nearly.

@@ -50,7 +50,9 @@ def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool) -> tuple[
     if type(vectors) is np.ndarray and vectors.dtype is _FLOAT32 and vectors.flags.c_contiguous:
         shape = vectors.shape
         if len(shape) == 2 and shape[1] == dim and shape[0] > 0:
-            _refuse_sizes(vectors, vectors, name, nonzero)
+            smallest, largest = core.norm_range(vectors)
+            if not largest <= MAX_NORM or (nonzero and smallest == 0.0):
+                _refuse_sizes(vectors, vectors, name, nonzero)
             return vectors, False
     array = vectors if type(vectors) is np.ndarray else _as_array(vectors, name)
     # What NumPy makes of lists is new; of anything else with an array inside it may be that array.

@@ -154,12 +154,12 @@ def pieces(data: bytes, label: str, size: int = 24) -> dict[str, bytes]:
     return {f"{label} at {at}": data[at : at + size] for at in (0, last // 3 // 8 * 8, last // 2 // 8 * 8, last)}
 
 
-def code_of(case: str, x) -> bytes:
-    """The packed code of the record, from an index of this process."""
+def code_of(case: str, x, row: int = ROW) -> bytes:
+    """The packed code of a record, from an index of this process."""
     index = lethevec.Index(
         DIM, keep_vectors=False, **({"ranking": "hamming", "bits": 128} if "hamming" in case else {})
     )
-    index.add(x[ROW], ids=[0])
+    index.add(x[row], ids=[0])
     codes = np.empty((1, -(-index.config.bits // 8)), dtype=np.uint8)
     floats = np.empty(1, dtype=np.float32)
     index._native.export_codes(np.zeros(1, dtype=np.int64), codes, floats, floats.copy())
@@ -176,6 +176,13 @@ def test_nothing_is_left_in_the_process(data, seen_in_process, tmp_path, case):
         # The first plane is stored byte by byte among 32 rows; the rest, and any copy of the whole, in one piece.
         needles = {**needles, "code, later planes": code_of(case, x)[8:], "code, first plane": code_of(case, x)[:8]}
         present = "code, later planes"
+    if case == "codes, hamming":
+        # Word by word among 32 rows, beside those of its neighbours.
+        one, two, three = (np.frombuffer(code_of(case, x, row), np.uint32) for row in (ROW - 1, ROW, ROW + 1))
+        for word in range(4):
+            needles[f"word {word}, after"] = np.array([one[word], two[word]]).tobytes()
+            needles[f"word {word}, before"] = np.array([two[word], three[word]]).tobytes()
+        present = "word"
     steps = f"{before}\npause('before')\n{after}"
     there, left = seen_in_process(CHILD, path, tmp_path, ROW, steps, needles=needles)
     assert {name for name in there if name.startswith(present)} == {n for n in needles if n.startswith(present)}

@@ -219,6 +219,58 @@ inline void check_disagreements(const Isas& isas, int64_t words, int64_t n) {
     });
 }
 
+// Up to four queries against blocks, with masks and limits that let some rows through, or all, or none.
+inline void check_hamming_scan(const Isas& isas, int64_t words, int64_t blocks, int64_t n) {
+    Random random{static_cast<uint64_t>(9500 + words * 100 + blocks * 10 + n)};
+    std::vector<uint32_t> queries(static_cast<size_t>(n * words)), codes(static_cast<size_t>(blocks * words * BLOCK));
+    std::vector<uint32_t> masks(static_cast<size_t>(blocks)), limits(static_cast<size_t>(n));
+    random.fill(queries);
+    random.fill(codes);
+    random.fill(masks);
+    const auto word = [&](int64_t row, int64_t w) -> uint32_t& {
+        return codes[static_cast<size_t>((row / BLOCK * words + w) * BLOCK + row % BLOCK)];
+    };
+    // One differs in every bit, one in none.
+    for (int64_t w = 0; w < words; ++w) {
+        word(1, w) = ~queries[static_cast<size_t>(w)];
+        word(BLOCK - 1, w) = queries[static_cast<size_t>((n - 1) * words + w)];
+    }
+    masks[0] |= 2u | 1u << (BLOCK - 1);
+    for (int64_t q = 0; q < n; ++q)
+        limits[static_cast<size_t>(q)] = q == 1 ? UINT32_MAX : q == 2 ? 0 : static_cast<uint32_t>(words * 16);
+    const auto what = [=] { return text("hamming_scan: words, blocks, queries", {words, blocks, n}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        Answer answer;
+        std::vector<std::vector<uint32_t>> rows, bits;
+        std::vector<HammingFound> found;
+        for (int64_t q = 0; q < n; ++q) {
+            rows.push_back(room<uint32_t>(blocks * BLOCK));
+            bits.push_back(room<uint32_t>(blocks * BLOCK));
+        }
+        for (size_t q = 0; q < rows.size(); ++q) found.push_back({rows[q].data(), bits[q].data(), 0});
+        kernels.hamming_scan(queries.data(), n, words, codes.data(), masks.data(), blocks, limits.data(), found.data());
+        for (int64_t q = 0; q < n; ++q) {
+            const HammingFound& of = found[static_cast<size_t>(q)];
+            int64_t at = 0;
+            bool right = true;
+            for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+                uint32_t differ = 0;
+                for (int64_t w = 0; w < words; ++w)
+                    for (uint32_t x = word(row, w) ^ queries[static_cast<size_t>(q * words + w)]; x; x &= x - 1) ++differ;
+                if (differ > limits[static_cast<size_t>(q)]) continue;
+                if (!(masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
+                right = right && at < of.count && of.rows[at] == static_cast<uint32_t>(row) && of.bits[at] == differ;
+                ++at;
+            }
+            expect(right && at == of.count, std::string(kernels.name) + " is not by the definition: " + what());
+            rows[static_cast<size_t>(q)].resize(static_cast<size_t>(of.count));
+            bits[static_cast<size_t>(q)].resize(static_cast<size_t>(of.count));
+            answer.add(rows[static_cast<size_t>(q)]).add(bits[static_cast<size_t>(q)]);
+        }
+        return answer;
+    });
+}
+
 inline void check_hamming(const Isas& isas, int64_t words, int64_t n) {
     Random random{static_cast<uint64_t>(9000 + words * 10 + n)};
     std::vector<uint64_t> query(static_cast<size_t>(words)), codes(static_cast<size_t>(words * n));
@@ -300,6 +352,10 @@ inline void check_search_kernels(const Isas& isas) {
     // Sums of bytes must be emptied before they overflow.
     for (const int64_t words : {123, 124, 125, 128, 129, 250, 1024})
         for (const int64_t n : {1, 4, 6}) check_hamming(isas, words, n);
+    for (int64_t n = 1; n <= HAMMING_QUERIES; ++n) {
+        for (int64_t words = 1; words <= 70; ++words) check_hamming_scan(isas, words, 1 + words % 3, n);
+        for (const int64_t words : {93, 94, 250, 2048}) check_hamming_scan(isas, words, 2, n);
+    }
     for (int64_t d = 1; d <= 300; d += d < 70 ? 1 : 13)
         for (const bool wild : {false, true}) check_sums(isas, d, wild);
     for (const int64_t d : {384, 784, 1536, 4096}) check_sums(isas, d, true);

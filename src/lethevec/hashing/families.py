@@ -20,6 +20,8 @@ from ..vectors import as_vectors
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
+_UINT8 = np.dtype(np.uint8)  # made once: a single vector waits for it
+
 
 class Hasher(ABC):
     """A hash function h: vectors (n, dim) to codes (n, ceil(bits/8)).
@@ -31,6 +33,7 @@ class Hasher(ABC):
 
     def __init__(self, dim: int, bits: int, seed: int, **parameters: float | int | str) -> None:
         self._dim, self._bits, self._seed = dim, bits, seed
+        self._code_bytes = (bits + 7) // 8
         self._parameters = parameters
 
     @property
@@ -51,7 +54,7 @@ class Hasher(ABC):
     @property
     def code_bytes(self) -> int:
         """Bytes of a packed code."""
-        return (self._bits + 7) // 8
+        return self._code_bytes
 
     @property
     def parameters(self) -> dict[str, float | int | str]:
@@ -68,8 +71,9 @@ class Hasher(ABC):
     def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
         """The packed codes, (n, ceil(bits/8)) uint8: bit j is bit j % 8 of byte j // 8, 1 where the value is >= 0."""
         x = as_vectors(vectors, self._dim)
-        codes = np.empty((len(x), self.code_bytes), dtype=np.uint8)
-        self._encode(x, None, codes, resolve_threads(threads, len(x)))
+        n = len(x)
+        codes: U8 = np.empty((n, self._code_bytes), _UINT8)
+        self._encode(x, None, codes, resolve_threads(threads, n))
         return codes
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
@@ -191,11 +195,11 @@ class Usr(_FrameHasher):
         return int(self._parameters["steps"])
 
     @cached_property
-    def _entry_gain(self) -> float:
-        return float(np.float32(self.gain / np.sqrt(self.expansion)))
+    def _gain_and_steps(self) -> tuple[float, int]:
+        return float(np.float32(self.gain / np.sqrt(self.expansion))), self.steps
 
     def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.usr(self.native_frame, self._entry_gain, self.steps, x, values, codes, threads)
+        core.usr(self.native_frame, *self._gain_and_steps, x, values, codes, threads)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x."""

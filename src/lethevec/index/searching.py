@@ -103,7 +103,8 @@ class SearchingIndex(IndexBase):
     def _work(self, scanned: int, refined: int, reranked: int) -> Work:
         c = self._config
         if c.ranking == "hamming":
-            first, rest = -(-c.bits // 64) * 8, 0
+            word = 32 if self._source == "scan" else 64
+            first, rest = -(-c.bits // word) * (word // 8), 0
         else:
             planes = c.dim if c.family == "progressive" else c.bits
             if self._source == "tables":
