@@ -211,6 +211,8 @@ class History(RuleBasedStateMachine):
             return
         memory = self.index._native.raw_memory()
         lanes = [memory[r::32] for r in range(32)]
+        words = np.frombuffer(memory, dtype=np.uint32)
+        word_lanes = [words[r::32].tobytes() for r in range(32)]
         alive = {vector.tobytes() for vector in self.records.values()}
         for id, vector, code in self.gone:
             if id is not None and id not in self.records:
@@ -219,9 +221,10 @@ class History(RuleBasedStateMachine):
                 continue  # a copy of it lives on under another id
             assert vector[:4].tobytes() not in memory
             assert vector[-4:].tobytes() not in memory
-            # The code: in one piece for hamming ranking, byte by byte in blocks of 32 rows otherwise.
+            # The code, in blocks of 32 rows: words of 32 bits for hamming ranking, bytes otherwise.
             if self.index.config.ranking == "hamming":
                 assert code not in memory
+                assert not any(code + bytes(-len(code) % 4) in lane for lane in word_lanes)
             else:
                 assert not any(code[:5] in lane for lane in lanes)
         self.gone.clear()
