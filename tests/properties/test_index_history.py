@@ -210,7 +210,7 @@ class History(RuleBasedStateMachine):
         if not self.gone:
             return
         memory = self.index._native.raw_memory()
-        lanes = [memory[r::32] for r in range(32)]
+        lanes = [memory[r::stride] for stride in (32, 64) for r in range(stride)]
         alive = {vector.tobytes() for vector in self.records.values()}
         for id, vector, code in self.gone:
             if id is not None and id not in self.records:
@@ -219,7 +219,7 @@ class History(RuleBasedStateMachine):
                 continue  # a copy of it lives on under another id
             assert vector[:4].tobytes() not in memory
             assert vector[-4:].tobytes() not in memory
-            # The code: in one piece for hamming ranking, byte by byte in blocks of 32 rows otherwise.
+            # The code: in one piece for hamming ranking, byte by byte in blocks of 32 or 64 rows otherwise.
             if self.index.config.ranking == "hamming":
                 assert code not in memory
             else:
