@@ -210,7 +210,7 @@ class History(RuleBasedStateMachine):
         if not self.gone:
             return
         memory = self.index._native.raw_memory()
-        lanes = [memory[r::32] for r in range(32)]
+        lanes = [memory[r::stride] for stride in (32, 64) for r in range(stride)]
         words = np.frombuffer(memory, dtype=np.uint32)
         word_lanes = [words[r::32].tobytes() for r in range(32)]
         alive = {vector.tobytes() for vector in self.records.values()}
@@ -221,7 +221,7 @@ class History(RuleBasedStateMachine):
                 continue  # a copy of it lives on under another id
             assert vector[:4].tobytes() not in memory
             assert vector[-4:].tobytes() not in memory
-            # The code, in blocks of 32 rows: words of 32 bits for hamming ranking, bytes otherwise.
+            # The code: words of 32 bits in blocks of 32 rows for hamming ranking, bytes in blocks of 32 or 64 otherwise.
             if self.index.config.ranking == "hamming":
                 assert code not in memory
                 assert not any(code + bytes(-len(code) % 4) in lane for lane in word_lanes)
