@@ -221,7 +221,7 @@ class History(RuleBasedStateMachine):
                 continue  # a copy of it lives on under another id
             assert vector[:4].tobytes() not in memory
             assert vector[-4:].tobytes() not in memory
-            # The code: words of 32 bits in blocks of 32 rows for hamming ranking, bytes in blocks of 32 or 64 otherwise.
+            # The code: for hamming ranking, words in blocks of 32 rows; otherwise bytes in blocks of 32 or 64.
             if self.index.config.ranking == "hamming":
                 assert code not in memory
                 assert not any(code + bytes(-len(code) % 4) in lane for lane in word_lanes)

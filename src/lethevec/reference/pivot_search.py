@@ -24,7 +24,7 @@ from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_we
 
 #: Rows that the first stage keeps at effort 1: a number, and as many for each of the k neighbours.
 SURVIVORS, SURVIVORS_PER_K = 700.0, 42.0
-#: Rows that the second stage keeps, likewise, with RANK_PLANES planes or more; twice as many for each plane that is missing.
+#: Rows that the second stage keeps, likewise, with RANK_PLANES planes or more; twice as many for each that is missing.
 RANK, RANK_PER_K = 10.0, 3.0
 RANK_PLANES = 4
 #: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
@@ -32,8 +32,8 @@ REFERENCE_PART = 2.0
 FIRST_PART = 8.0
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the mean
-#: distance to members. Between the two, fewest rows have to be looked at: 0.6 to 0.75 on GloVe and on SIFT, refined or not.
+#: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the
+#: mean distance to members. Between the two, fewest rows have to be looked at: 0.6 to 0.75 on GloVe and on SIFT.
 SHARE = 0.75
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
