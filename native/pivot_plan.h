@@ -19,7 +19,7 @@ struct Plan {
     int64_t rank;       // and of the second
 };
 
-inline Plan plan_for(int64_t given, int64_t cells, int64_t planes, int64_t records, int64_t allowed, int64_t k, double effort) {
+inline Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allowed, int64_t k, double effort) {
     const double share = static_cast<double>(records) / static_cast<double>(std::max<int64_t>(1, allowed));
     const double probes = given ? static_cast<double>(given) : std::max(8.0, 5.0 * std::sqrt(static_cast<double>(cells)));
     const double wanted = static_cast<double>(k), first_rank = 700.0 + 42.0 * wanted;
@@ -30,8 +30,7 @@ inline Plan plan_for(int64_t given, int64_t cells, int64_t planes, int64_t recor
     plan.probed = std::max(plan.first, whole(effort * probes * share));
     plan.reference = whole(std::max(wanted, first_rank / 2.0));
     plan.survivors = std::max(plan.reference, whole(growth * first_rank));
-    const auto missing = static_cast<double>(1 << std::max<int64_t>(0, 4 - planes));
-    plan.rank = whole(std::max(wanted, growth * missing * (10.0 + 3.0 * wanted)));
+    plan.rank = whole(std::max(wanted, growth * (10.0 + 3.0 * wanted)));
     return plan;
 }
 

@@ -317,7 +317,7 @@ private:
 SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                               std::vector<size_t>&) const {
-    const Plan plan = plan_for(settings_.probes, cells_.filled(), settings_.encoder->bits / d_, rows.size(), allowed, wanted, effort);
+    const Plan plan = plan_for(settings_.probes, cells_.filled(), rows.size(), allowed, wanted, effort);
     if (allowed > plan.rank) return Search(*this, rows, masks, plan, query).run(wanted, found);
     for (uint32_t row = 0; row < rows.size(); ++row)
         if (masks.empty() || (masks[row / BLOCK] >> (row % BLOCK) & 1)) found.push_back(row);

@@ -34,12 +34,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pivots": {
         "metric": "l2",
         "source": "pivots",
-        "bits": 2 * DIM,
         "cell_size": 5,
         "refine": 1,
         "key": "00112233445566778899aabbccddeeff",
     },
-    "auto": {"metric": "ip", "bits": 2 * DIM, "pivots_from": 30, "cell_size": 6},
+    "auto": {"metric": "ip", "pivots_from": 30, "cell_size": 6},
 }
 
 

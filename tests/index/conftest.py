@@ -33,9 +33,7 @@ class Oracle:
         self.family: str = given("family", "progressive")
         self.keep: bool = given("keep_vectors", True)
         self.hamming = given("ranking", "asymmetric") == "hamming"
-        planes = 8
-        if self.keep and self.family == "progressive":
-            planes = 4 if given("source", "auto") in ("auto", "pivots") and not self.hamming else 2
+        planes = 2 if self.keep and self.family == "progressive" else 8
         self.bits: int = given("bits", planes * self.dim)
         if self.family == "faiss-lsh":
             self.family = reference.faiss_rule(self.dim, self.bits)

@@ -297,7 +297,7 @@ def test_numpy_numbers_are_numbers(tmp_path, arguments):
 
 
 SAME_ARGUMENTS = [
-    ({}, {"bits": 16, "family": "progressive", "seed": 0, "metric": "cosine"}),
+    ({}, {"bits": 8, "family": "progressive", "seed": 0, "metric": "cosine"}),
     ({}, {"sweeps": 0}),
     ({}, {"rotation": "hadamard"}),
     ({"family": "usr", "bits": 8}, {"family": "usr", "bits": 8, "steps": 17}),

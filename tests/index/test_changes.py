@@ -34,7 +34,7 @@ def test_what_is_there(x):
     np.testing.assert_array_equal(index.get([20, 30, 20]), x[[2, 0, 2]])
     np.testing.assert_array_equal(index.get(-10), x[1:2])
     assert (index.dim, index.metric) == (DIM, "l2")
-    assert repr(index) == "<lethevec.Index of 3 vectors, dim=6, metric='l2', progressive 24 bits>"
+    assert repr(index) == "<lethevec.Index of 3 vectors, dim=6, metric='l2', progressive 12 bits>"
 
 
 def test_iteration_is_over_what_was_there(x):

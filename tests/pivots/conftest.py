@@ -12,6 +12,7 @@ import pytest
 from lethevec import Index, reference
 from lethevec._native import core
 from lethevec.index.config import Config
+from lethevec.index.sources import bits_in_cells
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -40,14 +41,14 @@ def state_of(cells: tuple[Any, ...], records: tuple[Any, ...]) -> State:
 
 def native_state(index: Index) -> State:
     """Everything that the native index holds. It checks that each row lies where it says."""
-    records = core.pivot_records(index._native, -(-index.config.bits // 8))
+    records = core.pivot_records(index._native, -(-bits_in_cells(index.config) // 8))
     return state_of(core.pivot_cells(index._native), records)
 
 
 def spec_settings(config: Config) -> reference.PivotSettings:
     source, family = dict(config.source_params), dict(config.params)
     return reference.PivotSettings(
-        frame_of(config.dim, config.bits // config.dim, config.seed, family["rotation"]),
+        frame_of(config.dim, bits_in_cells(config) // config.dim, config.seed, family["rotation"]),
         config.metric,
         source["cell_size"],
         source["probes"],

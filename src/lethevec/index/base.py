@@ -36,7 +36,7 @@ class IndexBase:
     def _empty(self, source: str) -> core.Index:
         config = self._config
         hamming = config.ranking == "hamming"
-        made = native_source(config, source, self._encoder)
+        made = native_source(config, source)
         return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, made)
 
     @property

@@ -15,8 +15,6 @@ METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
 #: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
 PLANES_WITH_VECTORS = 2
-#: Planes where cells may decide on candidates: as many as one line of a cache has room for at the common dimensions.
-PLANES_IN_CELLS = 4
 PLANES_ALONE = 8
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
@@ -45,12 +43,12 @@ class Config:
     gain_follows: bool
     source_params: Params = ()
 
-    def hasher(self, mean_norm: float | None = None) -> Hasher:
-        """The hash function; for a gain that follows the records, of this mean norm."""
+    def hasher(self, mean_norm: float | None = None, bits: int | None = None) -> Hasher:
+        """The hash function, or one alike with more bits; for a gain that follows the records, of this mean norm."""
         params = dict(self.params)
         if self.gain_follows and mean_norm is not None:
             params["mean_norm"] = mean_norm
-        return hasher(self.family, dim=self.dim, bits=self.bits, seed=self.seed, **params)
+        return hasher(self.family, dim=self.dim, bits=bits or self.bits, seed=self.seed, **params)
 
     def canonical(self) -> bytes:
         """The same bytes for the same configuration."""
@@ -84,7 +82,8 @@ def make_config(
     if not isinstance(keep_vectors, bool):
         raise ParameterError(f"keep_vectors: expected True or False, got {keep_vectors!r}")
     if bits is None:
-        bits = dim * _default_planes(family, keep_vectors, source)
+        planes = PLANES_WITH_VECTORS if keep_vectors and family == "progressive" else PLANES_ALONE
+        bits = dim * planes
     seed = seed_of(seed)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
     chosen = source_params(source, dim, seed, source_given)
@@ -104,12 +103,6 @@ def make_config(
     # As the hasher has them: defaults spelled out, plain numbers; but not a gain that follows the records.
     own = tuple((key, value) for key, value in sorted(made.parameters.items()) if not (follows and key == "gain"))
     return Config(dim, metric, family, made.bits, ranking, keep_vectors, source, seed, own, follows, chosen)
-
-
-def _default_planes(family: str, keep_vectors: bool, source: str) -> int:
-    if family != "progressive" or not keep_vectors:
-        return PLANES_ALONE
-    return PLANES_IN_CELLS if source in ("pivots", "auto") else PLANES_WITH_VECTORS
 
 
 def parse_config(data: bytes) -> Config:

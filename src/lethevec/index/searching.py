@@ -12,6 +12,7 @@ from ..vectors import F32, as_vectors
 from .base import IndexBase
 from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids, read_array
+from .sources import bits_in_cells
 from .tuning import Tuning, tune
 
 #: Answers that a search may be asked for when k is larger than the index.
@@ -107,9 +108,10 @@ class SearchingIndex(IndexBase):
             first, rest = -(-c.bits // word) * (word // 8), 0
         else:
             planes = c.dim if c.family == "progressive" else c.bits
+            bits = bits_in_cells(c) if self._source == "pivots" else c.bits
             if self._source == "tables":
                 planes = 0
-            first, rest = -(-planes // 8), 4 + -(-(c.bits - planes) // 32) * 4
+            first, rest = -(-planes // 8), 4 + -(-(bits - planes) // 32) * 4
             if self._source == "pivots":
                 first, rest = first + 4, rest + 8  # see native/cells.h
             elif c.metric != "cosine":

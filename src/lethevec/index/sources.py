@@ -13,6 +13,7 @@ from ..errors import ParameterError
 from ..hashing import Hasher
 from ..hashing.families import SimHash
 from ..hashing.parameters import integer
+from .encoders import native_encoder
 
 if TYPE_CHECKING:
     from .config import Config
@@ -37,6 +38,9 @@ EXPECTED_BY_PIVOTS = 300_000
 #: From so many records on, pivots are faster than a scan at the same recall (measured, docs/pivots.md).
 PIVOTS_FROM = 100_000
 CELL_PER_ROOT = 0.22
+#: Planes of the codes in cells, unless the index has more: at the common dimensions those after the first and a row's
+#: numbers fill one line of a cache, and a quarter of the records are reranked that two planes would need.
+PLANES_IN_CELLS = 4
 #: Which sources a parameter is for.
 USED_BY = {
     "tables": ("tables",),
@@ -149,13 +153,19 @@ def source_for(config: Config, records: int) -> str:
     return "pivots" if records >= int(dict(config.source_params)["pivots_from"]) else "scan"
 
 
-def native_source(config: Config, source: str, encoder: core.Encoder) -> core.SourceSettings | None:
+def bits_in_cells(config: Config) -> int:
+    """Of a record's code where cells decide on candidates."""
+    return max(config.bits, PLANES_IN_CELLS * config.dim)
+
+
+def native_source(config: Config, source: str) -> core.SourceSettings | None:
     """What the native index makes this source from; None for a scan."""
     if source == "scan":
         return None
     params: dict[str, Any] = dict(config.source_params)
     if source == "pivots":
         k0, k1 = struct.unpack("<QQ", bytes.fromhex(params["key"]))
+        encoder = native_encoder(config.hasher(bits=bits_in_cells(config)), config.metric)
         return core.PivotSettings(
             encoder, config.metric, k0, k1, params["cell_size"], params["probes"], bool(params["refine"])
         )

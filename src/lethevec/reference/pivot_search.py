@@ -24,9 +24,8 @@ from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_we
 
 #: Rows that the first stage keeps at effort 1: a number, and as many for each of the k neighbours.
 SURVIVORS, SURVIVORS_PER_K = 700.0, 42.0
-#: Rows that the second stage keeps, likewise, with RANK_PLANES planes or more; twice as many for each that is missing.
+#: Rows that the second stage keeps, likewise.
 RANK, RANK_PER_K = 10.0, 3.0
-RANK_PLANES = 4
 #: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
 REFERENCE_PART = 2.0
 FIRST_PART = 8.0
@@ -58,7 +57,7 @@ class PivotPlan:
     rank: int
 
 
-def pivot_plan(records: int, allowed: int, cells: int, probes: int, planes: int, k: int, effort: float) -> PivotPlan:
+def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
     """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited.
 
     `probes` 0 follows the number of cells.
@@ -71,8 +70,7 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, planes: int,
     reference = math.ceil(max(k, base / REFERENCE_PART))
     growth = math.sqrt(effort) if effort < 1 else effort  # few cells hold good rows too
     survivors = max(reference, math.ceil(min(growth * base, records)))
-    missing = 2.0 ** max(0, RANK_PLANES - planes)
-    rank = math.ceil(max(k, min(growth * missing * (RANK + RANK_PER_K * k), records)))
+    rank = math.ceil(max(k, min(growth * (RANK + RANK_PER_K * k), records)))
     return PivotPlan(first, probed, reference, survivors, rank)
 
 
@@ -130,7 +128,7 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     settings, cells, n = pivots.settings, pivots.cells, len(pivots.cells_of)
     frame, metric = settings.frame, settings.metric
     may = np.ones(n, dtype=np.bool_) if allowed is None else allowed
-    plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, frame.m, k, effort)
+    plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, k, effort)
     if may.sum() <= plan.rank:
         return Found(np.flatnonzero(may), int(may.sum()), 0)
 
