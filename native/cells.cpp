@@ -27,8 +27,8 @@ float from_upper_half(uint32_t half) {
 
 Cells::Cells(CellShape shape)
     : shape_(shape),
-      scan_stride_((shape.scan_bytes() + 4) * BLOCK),
-      runs_(lines(scan_stride_ * shape.run() / BLOCK), lines(4 * shape.rest_words() * shape.run())),
+      pair_stride_((shape.scan_bytes() + 4) * PAIR),
+      runs_(lines(pair_stride_ * shape.run() / PAIR), lines(4 * shape.rest_words() * shape.run())),
       owners_(1),
       sizes_(1) {}
 
@@ -77,8 +77,8 @@ uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumb
     ++sizes_[c];
     const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
     uint8_t* to = code(c, slot);
-    for (int64_t g = 0; g < bytes; ++g) to[g * BLOCK] = from[g];
-    if (last) to[(bytes - 1) * BLOCK] = static_cast<uint8_t>(from[bytes - 1] & ((1 << last) - 1));
+    for (int64_t g = 0; g < bytes; ++g) to[g * PAIR] = from[g];
+    if (last) to[(bytes - 1) * PAIR] = static_cast<uint8_t>(from[bytes - 1] & ((1 << last) - 1));
     *numbers(c, slot) = upper_half(given.offset) << 16 | upper_half(given.size);
     uint32_t* tail = rest(c, slot);
     tail[0] = row;
@@ -115,8 +115,8 @@ void Cells::take(int64_t c, uint32_t slot) {
     const auto words = static_cast<size_t>(4 * shape_.rest_words());
     uint8_t *to = code(c, slot), *from = code(c, last);
     for (int64_t g = 0; g < shape_.scan_bytes(); ++g) {
-        to[g * BLOCK] = from[g * BLOCK];
-        from[g * BLOCK] = 0;
+        to[g * PAIR] = from[g * PAIR];
+        from[g * PAIR] = 0;
     }
     *numbers(c, slot) = *numbers(c, last);
     *numbers(c, last) = 0;
@@ -145,7 +145,7 @@ void Cells::read(int64_t c, uint32_t slot, uint8_t* to, CellNumbers& given) cons
     std::memcpy(&given.bias, tail + 1, 4);
     std::memcpy(&given.scale, tail + 2, 4);
     std::memset(to, 0, static_cast<size_t>(shape_.code_bytes()));
-    for (int64_t g = 0; g < shape_.scan_bytes(); ++g) to[g] = code(c, slot)[g * BLOCK];
+    for (int64_t g = 0; g < shape_.scan_bytes(); ++g) to[g] = code(c, slot)[g * PAIR];
     read_tail(tail + 3, to);
 }
 

@@ -1,6 +1,6 @@
-// The cells of the source "pivots": which rows each has, with the codes of their residuals, in blocks of 32.
+// The cells of the source "pivots": which rows each has, with the codes of their residuals, in pairs of blocks of 32.
 //
-// A cell takes memory a run of blocks at a time, which lie one after the other: a scan that has to find every block waits
+// A cell takes memory a run of pairs at a time, which lie one after the other: a scan that has to find every pair waits
 // more than it reads. Rows of a cell have no order that means anything: the last one fills a gap, and so does the last run
 // of all. A row is found by its slot, counted from the cell's first run.
 #pragma once
@@ -24,8 +24,8 @@ struct CellShape {
     int64_t bits;        // of a whole code
     int64_t first_bits;  // of its first plane
     int run_shift;       // a run has 2^run_shift rows
-    // As long as they can be without the last one of a cell being mostly empty. At least a block, which has 2^5 rows.
-    static int shift_for(int64_t cell_size) { return cell_size >= 96 ? 7 : cell_size >= 48 ? 6 : 5; }
+    // As long as they can be without the last one of a cell being mostly empty. At least a pair, which has 2^6 rows.
+    static int shift_for(int64_t cell_size) { return cell_size >= 96 ? 7 : 6; }
     int64_t run() const { return int64_t{1} << run_shift; }
     int64_t scan_bytes() const { return (first_bits + 7) / 8; }
     int64_t words() const { return (bits - first_bits + 31) / 32; }  // of the planes after the first
@@ -66,8 +66,7 @@ public:
     uint32_t row(int64_t c, uint32_t slot) const { return rest(c, slot)[0]; }
     void read(int64_t c, uint32_t slot, uint8_t* code, CellNumbers& numbers) const;
 
-    // For a scan: the blocks of a cell, its runs, and a run's parts.
-    int64_t blocks(int64_t c) const { return (size(c) + BLOCK - 1) / BLOCK; }
+    // For a scan: the runs of a cell, and a run's parts.
     int64_t runs(int64_t c) const { return lists_[static_cast<size_t>(c)].size(); }
     const uint32_t* list(int64_t c) const { return lists_[static_cast<size_t>(c)].at(0); }
     void ask_for_head(int64_t c) const { __builtin_prefetch(&lists_[static_cast<size_t>(c)]); }
@@ -85,8 +84,8 @@ private:
     int64_t in_run(uint32_t place) const { return place & static_cast<uint32_t>(shape_.run() - 1); }
     int64_t runs_for(int64_t rows) const { return (rows + shape_.run() - 1) >> shape_.run_shift; }
     uint32_t run_of(int64_t c, uint32_t slot) const { return lists_[static_cast<size_t>(c)][slot >> shape_.run_shift]; }
-    uint8_t* block_of(int64_t c, uint32_t slot) const {
-        return runs_.scan(run_of(c, slot)) + in_run(slot) / BLOCK * scan_stride_;
+    uint8_t* pair_of(int64_t c, uint32_t slot) const {
+        return runs_.scan(run_of(c, slot)) + in_run(slot) / PAIR * pair_stride_;
     }
     uint32_t* rest(int64_t c, uint32_t slot) const {
         return reinterpret_cast<uint32_t*>(runs_.rest(run_of(c, slot))) + in_run(slot) * shape_.rest_words();
@@ -94,13 +93,14 @@ private:
     // Bits [first_bits, bits) of a code in words, and back.
     void write_tail(const uint8_t* from, uint32_t* words) const;
     void read_tail(const uint32_t* words, uint8_t* to) const;
-    uint8_t* code(int64_t c, uint32_t slot) const { return block_of(c, slot) + slot % BLOCK; }
+    // Its byte g is g * PAIR further on.
+    uint8_t* code(int64_t c, uint32_t slot) const { return pair_of(c, slot) + slot % PAIR; }
     uint32_t* numbers(int64_t c, uint32_t slot) const {
-        return reinterpret_cast<uint32_t*>(block_of(c, slot) + shape_.scan_bytes() * BLOCK) + slot % BLOCK;
+        return reinterpret_cast<uint32_t*>(pair_of(c, slot) + shape_.scan_bytes() * PAIR) + slot % PAIR;
     }
 
     CellShape shape_;
-    int64_t scan_stride_;  // from a block of a run to its next
+    int64_t pair_stride_;  // from a pair of a run to its next
     int64_t filled_ = 0;
     Blocks runs_;
     Growing<uint32_t> owners_;  // the cell of each run

@@ -152,6 +152,7 @@ private:
         const double alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);
         scan_ = {prepared_.tables.data(), pivots_.shape_.scan_bytes(), half,
                  static_cast<float>(ip_ ? unit / alignment : 2.0 * unit / alignment)};
+        add_wide_tables(prepared_, scan_);
         for (int64_t plane = 0; plane < encoder.bits / d_; ++plane)
             for (int64_t j = 0; j < d_; ++j) values[plane * d_ + j] *= encoder.weights[static_cast<size_t>(plane)];
         tails_.half = half;

@@ -90,16 +90,19 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool h
     const double unit = scale > 0.0 ? 1.0 / scale : 0.0;
     query.scan = {query.tables.data(), bytes, half,
                   first ? static_cast<float>(2.0 * query.norm * unit / (weight * mean_alignment)) : 0.0f};
-    if (active().widen_tables && first > 0) {
-        query.wide.resize(static_cast<size_t>(wide_tables(bytes)));
-        active().widen_tables(query.tables.data(), bytes, query.wide.data());
-        query.scan.wide = query.wide.data();
-    }
+    add_wide_tables(query, query.scan);
     query.first_unit = static_cast<float>(unit);
     query.twice_norm = static_cast<float>(2.0 * query.norm);
 
     query.tail_unit = static_cast<float>(
         tail_weights(values.at(first), bits - first, query.tail_weights, query.tail_signs, query.tail_half));
+}
+
+void add_wide_tables(PreparedQuery& query, ScanQuery& scan) {
+    if (!active().widen_tables || scan.bytes == 0) return;
+    query.wide.resize(static_cast<size_t>(wide_tables(scan.bytes)));
+    active().widen_tables(query.tables.data(), scan.bytes, query.wide.data());
+    scan.wide = query.wide.data();
 }
 
 double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tables, int32_t& half) {

@@ -53,6 +53,9 @@ struct PreparedQuery {
 // `first` bits belong to the first stage; the rest, all of them where a source gives candidates, to the second.
 void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, bool hamming, int64_t first, const float* x);
 
+// What wider look-ups need, where they are used: `scan` has the tables of the query.
+void add_wide_tables(PreparedQuery& query, ScanQuery& scan);
+
 // Only what true distances need.
 void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x);
 // The two kinds of whole weights by themselves. Tables for the first stage, and half the range of its scores; returns the scale.

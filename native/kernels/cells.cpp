@@ -2,6 +2,7 @@
 #include "block_scores.h"
 #include "kernels.h"
 #include "lanes.h"
+#include "wide_scores.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -89,64 +90,70 @@ LETHEVEC_INLINE int64_t keep_rows(const CellTask& task, const Score* scores, con
     return count;
 }
 
-// N blocks from `block` on. `masks` has those of the cell from this run on, or is null.
-template <int N, class Score>
-LETHEVEC_INLINE int64_t take_blocks(const CellTask& task, const CellRun& run, const Score* scores, int64_t block,
-                                    const uint32_t* masks, int64_t count) {
-    const int64_t numbers = task.query.bytes * BLOCK, stride = numbers + 4 * BLOCK;
-    for (int64_t i = block; i < block + N; ++i) {
+// The eight-bit sums of a pair of blocks over the bytes [from, to) of their codes.
+LETHEVEC_INLINE void sum_pair(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
+#if defined(LETHEVEC_ISA_AVX512)
+    if (q.wide) {
+        __m512i sum = _mm512_setzero_si512();
+        sum_wide<1, false>(q, codes, from, to, &sum);
+        _mm512_storeu_si512(sums, sum);
+        return;
+    }
+#endif
+    const uint8_t* blocks[2] = {codes, codes + BLOCK};
+    sum_blocks<2, PAIR>(q, blocks, from, to, sums);
+}
+
+// A pair, from its scores on. `masks` has those of its blocks, or is null.
+template <class Score>
+LETHEVEC_INLINE int64_t take_pair(const CellTask& task, const Score* scores, const uint8_t* numbers, int64_t rows,
+                                  uint32_t place, const uint32_t* masks, int64_t count) {
+    for (int64_t i = 0; i < 2; ++i) {
+        const int64_t left = rows - i * BLOCK;
+        if (left <= 0) break;
         alignas(64) float keys[BLOCK];
-        const Score* own = scores + (i - block) * BLOCK;
-        uint32_t mask = cell_keys(task.query, own, run.at + i * stride + numbers, task.limit.least_key, keys);
-        const int64_t left = static_cast<int64_t>(run.rows) - i * BLOCK;
+        const Score* own = scores + i * BLOCK;
+        uint32_t mask = cell_keys(task.query, own, numbers + 4 * i * BLOCK, task.limit.least_key, keys);
         if (left < BLOCK) mask &= (uint32_t{1} << left) - 1;
         if (masks) mask &= masks[i];
-        if (mask) count = keep_rows(task, own, keys, mask, run.place + static_cast<uint32_t>(i * BLOCK), count);
+        if (mask) count = keep_rows(task, own, keys, mask, place + static_cast<uint32_t>(i * BLOCK), count);
     }
     return count;
 }
 
-template <int N>
-LETHEVEC_INLINE int64_t scan_blocks(const CellTask& task, const CellRun& run, int64_t block, const uint32_t* masks,
-                                    int64_t count) {
+LETHEVEC_INLINE int64_t scan_pair(const CellTask& task, const uint8_t* codes, int64_t rows, uint32_t place,
+                                  const uint32_t* masks, int64_t count) {
     const ScanQuery& q = task.query;
-    const uint8_t* codes[N];
-    for (int i = 0; i < N; ++i) codes[i] = run.at + (block + i) * (q.bytes + 4) * BLOCK;
-    alignas(64) uint8_t sums[N * BLOCK];
+    const uint8_t* numbers = codes + q.bytes * PAIR;
+    alignas(64) uint8_t sums[PAIR];
     if (q.bytes <= CHUNK_BYTES) {
-        sum_blocks<N>(q, codes, 0, q.bytes, sums);
-        return take_blocks<N>(task, run, sums, block, masks, count);
+        sum_pair(q, codes, 0, q.bytes, sums);
+        return take_pair(task, sums, numbers, rows, place, masks, count);
     }
-    alignas(64) uint16_t scores[N * BLOCK] = {};
+    alignas(64) uint16_t scores[PAIR] = {};
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_blocks<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
-        for (int r = 0; r < N * BLOCK; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
+        sum_pair(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        for (int64_t r = 0; r < PAIR; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
     }
-    return take_blocks<N>(task, run, scores, block, masks, count);
+    return take_pair(task, scores, numbers, rows, place, masks, count);
 }
-
-LETHEVEC_INLINE int64_t blocks_of(const CellRun& run) { return (static_cast<int64_t>(run.rows) + BLOCK - 1) / BLOCK; }
 
 }  // namespace
 
 int64_t scan_cell(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellFound found) {
     const CellTask task{query, limit, found};
-    const int64_t stride = (query.bytes + 4) * BLOCK;
+    const int64_t stride = (query.bytes + 4) * PAIR;
     const uint32_t* masks = cell.masks;
     int64_t count = 0;
     for (int64_t i = 0; i < cell.count; ++i) {
         // Runs are scattered: one that comes later is asked for while this one is looked at.
         const CellRun &run = cell.runs[i], &later = cell.runs[i + CELL_AHEAD];
-        const int64_t blocks = blocks_of(run), bytes = blocks_of(later) * stride;
+        const int64_t rows = run.rows, bytes = (static_cast<int64_t>(later.rows) + PAIR - 1) / PAIR * stride;
         for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(later.at + at);
-        int64_t b = 0;
-        for (; b + 4 <= blocks; b += 4) count = scan_blocks<4>(task, run, b, masks, count);
-        if (b + 2 <= blocks) {
-            count = scan_blocks<2>(task, run, b, masks, count);
-            b += 2;
-        }
-        if (b < blocks) count = scan_blocks<1>(task, run, b, masks, count);
-        if (masks) masks += blocks;
+        for (int64_t from = 0; from < rows; from += PAIR)
+            count = scan_pair(task, run.at + from / PAIR * stride, rows - from, run.place + static_cast<uint32_t>(from),
+                              masks ? masks + from / BLOCK : nullptr, count);
+        if (masks) masks += (rows + BLOCK - 1) / BLOCK;
     }
     return count;
 }

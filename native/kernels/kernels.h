@@ -57,9 +57,9 @@ struct Found {
     float* norms;
 };
 
-// Part of a cell of the source "pivots": blocks that lie one after the other, the last of them part empty. A block has codes as
-// above, then for each row a word with two numbers, each the upper half of a float: in its low half the row's size, in its
-// high half its offset.
+// Part of a cell of the source "pivots": pairs of blocks that lie one after the other, the last of them part empty. A pair has
+// codes as above, then for each row a word with two numbers, each the upper half of a float: in its low half the row's size,
+// in its high half its offset.
 struct CellRun {
     const uint8_t* at;
     uint32_t place;  // of its first row

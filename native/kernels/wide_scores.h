@@ -23,7 +23,8 @@ LETHEVEC_INLINE __m512i kept(const uint8_t* at) {
 }
 
 // Adds to `sum` the eight-bit scores of PAIRS pairs of blocks over the bytes [from, to) of their codes, at most a chunk of them.
-template <int PAIRS>
+// What comes after them is asked for, unless it is somewhere else.
+template <int PAIRS, bool AHEAD = true>
 LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, __m512i* sum) {
     // Shifts are of 16 bits: what comes in from the neighbour is masked, or lies where nobody looks.
     const __m512i two = _mm512_set1_epi8(3), four = _mm512_set1_epi8(15);
@@ -33,9 +34,7 @@ LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t 
     for (; g + 3 <= to; g += 3, tables += 4 * 64) {
         const __m512i first = kept(tables), second = kept(tables + 64), third = kept(tables + 128), rest = kept(tables + 192);
         for (int i = 0; i < PAIRS; ++i, ahead += 192) {
-            __builtin_prefetch(ahead);
-            __builtin_prefetch(ahead + 64);
-            __builtin_prefetch(ahead + 128);
+            for (int64_t line = 0; AHEAD && line < 192; line += 64) __builtin_prefetch(ahead + line);
             const uint8_t* at = codes + (i * q.bytes + g) * PAIR;
             const __m512i a = kept(at), b = kept(at + PAIR), c = kept(at + 2 * PAIR);
             // Where the mask has ones the one, else the other.
@@ -51,13 +50,13 @@ LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t 
     const __m512i first = _mm512_loadu_si512(tables), second = _mm512_loadu_si512(tables + 64);
     const __m512i rest = both ? _mm512_loadu_si512(tables + 128) : second;
     for (int i = 0; i < PAIRS; ++i, ahead += 128) {
-        __builtin_prefetch(ahead);
+        if (AHEAD) __builtin_prefetch(ahead);
         const uint8_t* at = codes + (i * q.bytes + g) * PAIR;
         const __m512i a = kept(at);
         __m512i left = _mm512_srli_epi16(a, 6);
         sum[i] = _mm512_add_epi8(sum[i], _mm512_permutexvar_epi8(a, first));
         if (both) {
-            __builtin_prefetch(ahead + 64);
+            if (AHEAD) __builtin_prefetch(ahead + 64);
             const __m512i b = kept(at + PAIR);
             left = _mm512_ternarylogic_epi64(two, left, _mm512_srli_epi16(b, 4), 0xca);
             sum[i] = _mm512_add_epi8(sum[i], _mm512_permutexvar_epi8(b, second));

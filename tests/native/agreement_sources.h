@@ -10,34 +10,53 @@
 
 namespace agreement {
 
-// Blocks of a problem scattered over memory, `together` of them in one piece, with room for numbers after the codes of each.
+// Blocks of a problem scattered over memory.
 struct Scattered {
     std::vector<uint8_t> memory;
     std::vector<const uint8_t*> blocks;
 
-    Scattered(const ScanProblem& problem, int64_t extra, Random& random, int64_t together = 1) {
-        const int64_t code = problem.bytes * BLOCK, stride = code + extra, pieces = (problem.blocks + together - 1) / together;
-        memory.resize(static_cast<size_t>(stride * together * pieces));
-        random.fill(memory);
+    Scattered(const ScanProblem& problem, Random& random) {
+        const int64_t stride = problem.bytes * BLOCK;
+        memory.resize(static_cast<size_t>(stride * problem.blocks));
         std::vector<int64_t> places;
-        for (int64_t i = 0; i < pieces; ++i) places.insert(places.begin() + random.below(i + 1), i);
+        for (int64_t i = 0; i < problem.blocks; ++i) places.insert(places.begin() + random.below(i + 1), i);
         for (int64_t b = 0; b < problem.blocks; ++b) {
-            uint8_t* to = memory.data() + (places[static_cast<size_t>(b / together)] * together + b % together) * stride;
+            uint8_t* to = memory.data() + places[static_cast<size_t>(b)] * stride;
             const uint8_t* from = problem.codes.data() + place_in_pairs(b, problem.bytes);
             for (int64_t g = 0; g < problem.bytes; ++g) std::copy_n(from + g * PAIR, BLOCK, to + g * BLOCK);
             blocks.push_back(to);
         }
     }
-    uint8_t* numbers(const ScanProblem& problem, int64_t b) {
-        return memory.data() + (blocks[static_cast<size_t>(b)] - memory.data()) + problem.bytes * BLOCK;
+};
+
+// A problem's pairs of blocks in runs that lie scattered over memory, with room for numbers after the codes of each pair.
+struct ScatteredRuns {
+    int64_t stride, run_pairs;
+    std::vector<uint8_t> memory;
+    std::vector<uint8_t*> runs;
+
+    ScatteredRuns(const ScanProblem& problem, int64_t run_pairs_, Random& random)
+        : stride((problem.bytes + 4) * PAIR), run_pairs(run_pairs_) {
+        const int64_t pairs = (problem.blocks + 1) / 2, pieces = (pairs + run_pairs - 1) / run_pairs;
+        memory.resize(static_cast<size_t>(stride * run_pairs * pieces));
+        random.fill(memory);
+        std::vector<int64_t> places;
+        for (int64_t i = 0; i < pieces; ++i) places.insert(places.begin() + random.below(i + 1), i);
+        for (const int64_t place : places) runs.push_back(memory.data() + place * run_pairs * stride);
+        for (int64_t p = 0; p < pairs; ++p)
+            std::copy_n(problem.codes.data() + p * problem.bytes * PAIR, problem.bytes * PAIR, pair(p));
+    }
+    uint8_t* pair(int64_t p) const { return runs[static_cast<size_t>(p / run_pairs)] + p % run_pairs * stride; }
+    uint8_t* number(const ScanProblem& problem, int64_t row) const {
+        return pair(row / PAIR) + problem.bytes * PAIR + 4 * (row % PAIR);
     }
 };
 
 inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
     Random random{static_cast<uint64_t>(15000 + bytes * 100 + blocks)};
     const ScanProblem problem(bytes, blocks, random);
-    const int64_t run_blocks = 1 + random.below(5), run_rows = run_blocks * BLOCK;
-    Scattered lying(problem, 4 * BLOCK, random, run_blocks);
+    const int64_t run_pairs = 1 + random.below(3), run_rows = run_pairs * PAIR;
+    const ScatteredRuns lying(problem, run_pairs, random);
     std::vector<float> sizes(static_cast<size_t>(blocks * BLOCK)), offsets(sizes.size());
     for (int64_t row = 0; row < blocks * BLOCK; ++row) {
         const auto half = [&](float number) {  // the upper half of a float
@@ -46,7 +65,7 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
             return bits >> 16;
         };
         const uint32_t word = half(random.number()) << 16 | half(std::fabs(random.number()));
-        std::memcpy(lying.numbers(problem, row / BLOCK) + 4 * (row % BLOCK), &word, 4);
+        std::memcpy(lying.number(problem, row), &word, 4);
         const uint32_t low = word << 16, high = word & 0xffff0000u;
         std::memcpy(&sizes[static_cast<size_t>(row)], &low, 4);
         std::memcpy(&offsets[static_cast<size_t>(row)], &high, 4);
@@ -66,18 +85,24 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
         const bool masked = turn % 2 != 0;
         std::vector<CellRun> runs;
         for (int64_t from = 0; from < rows; from += run_rows)
-            runs.push_back({lying.blocks[static_cast<size_t>(from / BLOCK)], static_cast<uint32_t>(random.below(1 << 30)),
+            runs.push_back({lying.runs[static_cast<size_t>(from / run_rows)], static_cast<uint32_t>(random.below(1 << 30)),
                             static_cast<uint32_t>(std::min(run_rows, rows - from))});
         runs.resize(runs.size() + CELL_AHEAD);
         CellLimit limit{random.number() + 1.0f, -std::numeric_limits<float>::infinity(), random.number() * 0.1f,
                         50.0f * std::fabs(random.number()), 63.0f, static_cast<int32_t>(random.below(64))};
         if (turn > 1) limit.least_key = random.number() * 0.1f;
         const auto what = [&] { return text("scan_cell: bytes, blocks, turn", {bytes, blocks, turn}); };
-        agree(isas, what, [&](const Kernels& kernels) {
+        for (const bool wide : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
+            ScanQuery query = problem.query;
+            std::vector<uint8_t> tables(static_cast<size_t>(wide_tables(bytes)));
+            if (wide && kernels.widen_tables) {
+                kernels.widen_tables(query.tables, bytes, tables.data());
+                query.wide = tables.data();
+            }
             auto found_places = room<uint32_t>(blocks * BLOCK + CELL_ROOM), marks = room<uint32_t>(blocks * BLOCK + CELL_ROOM);
             const CellView view{runs.data(), static_cast<int64_t>(runs.size()) - CELL_AHEAD,
                                 masked ? problem.masks.data() : nullptr};
-            const int64_t count = kernels.scan_cell(problem.query, view, limit, {found_places.data(), marks.data()});
+            const int64_t count = kernels.scan_cell(query, view, limit, {found_places.data(), marks.data()});
             int64_t at = 0;
             bool right = true;
             for (int64_t row = 0; row < rows; ++row) {
@@ -102,7 +127,7 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
 inline void check_bucket(const Isas& isas, int64_t blocks) {
     Random random{static_cast<uint64_t>(17000 + blocks)};
     const ScanProblem problem(8, blocks, random);
-    const Scattered lying(problem, 0, random);
+    const Scattered lying(problem, random);
     for (int turn = 0; turn < 6; ++turn) {
         const int64_t rows = blocks * BLOCK - random.below(BLOCK);
         const auto least = static_cast<uint8_t>(turn == 0 ? 0 : random.below(256));

@@ -16,7 +16,7 @@ N = 800
 def occurrences(index, needles):
     """Names of the patterns that are in memory: in one piece, or byte by byte among the 32 rows of a block."""
     memory = index._native.raw_memory()
-    lanes = [memory[r::32] for r in range(32)]
+    lanes = [memory[r::64] for r in range(64)]
     return {
         name
         for name, needle in needles.items()
