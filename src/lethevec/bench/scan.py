@@ -100,7 +100,9 @@ def bandwidth(report: Report, data: Data, ours: Lethevec, timing: Timing) -> Non
         f"{data.name}: a query reads {read / 1e6:.2f} MB ({work.refined / len(queries):,.0f} codes refined, "
         f"{work.reranked / len(queries):,.0f} vectors): {rate:.1f} GB/s; memory here gives {top:.1f} GB/s to one thread"
     )
-    report.add(part="bandwidth", data=data.name, bytes_read=read, rate=rate, memory_gb_per_second=top, work=work._asdict())
+    report.add(
+        part="bandwidth", data=data.name, bytes_read=read, rate=rate, memory_gb_per_second=top, work=work._asdict()
+    )
 
 
 def memory_bandwidth(megabytes: int = 512) -> float:

@@ -78,11 +78,9 @@ class Searching:
         return str(index.config.source) if isinstance(self.peer, Lethevec) and index is not None else None
 
     def settings(self, count: int) -> list[list[Setting]]:
-        """Grids of about `count` settings, by rising recall; half of that of three grids where there are many."""
-        grids, each = self.peer.grids, count
-        if len(grids) > 1:
-            grids, each = grids[:: max(1, len(grids) // 2)], max(4, count // 2)
-        return [thinned(grid, each) for grid in grids] or [[()]]
+        """About `count` settings of every grid, by rising recall: a peer with two knobs has one grid for each value of
+        the second, and is at its best only if all of them are tried."""
+        return [thinned(grid, count) for grid in self.peer.grids] or [[()]]
 
     def time(self, setting: list[float], k: int, seconds: float, stride: int = 1) -> dict[str, Any]:
         """Ask one query after another, every `stride`-th, until all are answered or `seconds` have passed."""
