@@ -16,6 +16,7 @@
 #include "query.h"
 #include "siphash.h"
 #include "source.h"
+#include "wiped.h"
 
 namespace lethevec {
 
@@ -56,6 +57,9 @@ public:
     bool find(uint32_t row, uint32_t& cell, uint32_t& slot) const;
 
 private:
+    static constexpr int64_t STRIDE = 4096;  // rows that are worked out, then filed
+    static constexpr int64_t GRAIN = 64;     // rows that are worth a thread
+
     static constexpr uint32_t NONE = UINT32_MAX;
     static constexpr uint32_t PIECE_ROWS = 4096;
 
@@ -121,7 +125,11 @@ private:
     // Leaves nothing of them.
     void make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads);
     // What is kept of z in a cell. Mirrors `encode` of the spec.
-    struct Workspace;
+    // Memory that one thread encodes with.
+    struct Workspace {
+        Workspace(int64_t d, const Encoder& encoder) : residual(d), scratch(encoder.scratch()) {}
+        Wiped<float> residual, scratch;
+    };
     class Search;
     void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
                 Workspace& space) const;
