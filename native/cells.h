@@ -72,6 +72,7 @@ public:
     void ask_for_head(int64_t c) const { __builtin_prefetch(&lists_[static_cast<size_t>(c)]); }
     const CellShape& shape() const { return shape_; }
     const uint8_t* scanned(uint32_t run) const { return runs_.scan(run); }
+    int64_t pair_stride() const { return pair_stride_; }
     // The rest of a row at `place`: its run's number times the rows of a run, and its number in it.
     const uint32_t* rest_at(uint32_t place) const {
         return reinterpret_cast<const uint32_t*>(runs_.rest(place >> shape_.run_shift)) + in_run(place) * shape_.rest_words();

@@ -31,7 +31,7 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_support
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-           __builtin_cpu_supports("avx512vpopcntdq");
+           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vnni");
 }
 #endif
 
@@ -89,6 +89,7 @@ std::vector<std::string> cpu_features() {
     LETHEVEC_FEATURE("avx512vl")
     LETHEVEC_FEATURE("avx512vbmi")
     LETHEVEC_FEATURE("avx512vpopcntdq")
+    LETHEVEC_FEATURE("avx512vnni")
 #undef LETHEVEC_FEATURE
 #elif defined(LETHEVEC_ARM)
     names.emplace_back("neon");

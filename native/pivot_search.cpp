@@ -20,96 +20,46 @@ namespace lethevec {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr int64_t SPAN = 8;  // cells that say how large estimates are
+constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.4;  // see the spec
+constexpr float ROUNDING = 0.02f;
+constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 // Into the second cache: more can be on their way there than to the first.
 void ask_for(const void* from, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
 }
 
-// The runs of cells in the order in which they are looked into, and CELL_AHEAD empty ones.
-class Path {
-public:
-    Path(const Cells& cells, CellOrder& order, int64_t groups) : cells_(cells) {
-        constexpr int64_t AHEAD = 12;
-        runs_.reserve(static_cast<size_t>(4 * groups));
-        // A list is two steps away: its head, then where that points to.
-        for (int64_t g = -2 * AHEAD; g < groups; ++g) {
-            if (g + 2 * AHEAD < groups) cells.ask_for_head(order.at(g + 2 * AHEAD));
-            if (g + AHEAD >= 0 && g + AHEAD < groups) __builtin_prefetch(cells.list(order.at(g + AHEAD)));
-            if (g >= 0) append(order.at(g));
-        }
-        finish();
-    }
-    // Another cell, by itself.
-    void restart(uint32_t c) {
-        runs_.clear();
-        append(c);
-        finish();
-    }
-    const CellRun* runs(size_t from) const { return runs_.data() + from; }
-
-private:
-    void append(uint32_t c) {
-        const int64_t of_run = cells_.shape().run();
-        const uint32_t* list = cells_.list(c);
-        int64_t left = cells_.size(c);
-        for (int64_t i = 0; left > 0; ++i, left -= of_run)
-            runs_.push_back({cells_.scanned(list[i]), static_cast<uint32_t>(list[i] * of_run),
-                             static_cast<uint32_t>(std::min(left, of_run))});
-    }
-    void finish() { runs_.insert(runs_.end(), CELL_AHEAD, CellRun{nullptr, 0, 0}); }
-
-    const Cells& cells_;
-    std::vector<CellRun> runs_;
-};
-
-// What the first stage keeps, group after group; see CellFound.
+// Rows that a kernel has kept; see CellFound.
 class Kept {
 public:
-    explicit Kept(int64_t room) { grow(static_cast<size_t>(room)); }
+    explicit Kept(size_t room) { grow(room); }
     size_t size() const { return size_; }
     uint32_t place(size_t i) const { return places_[i]; }
-    const uint32_t* marks() const { return marks_.get(); }
-    int32_t bucket(size_t i) const { return static_cast<int32_t>(marks_[i] & 0xffff); }
-
+    CellFound all() const { return from(0); }
     // Where a kernel may write `most` more.
-    CellFound room(int64_t most) {
-        const size_t needed = size_ + static_cast<size_t>(most + CELL_ROOM);
-        if (needed > room_) grow(2 * needed);
-        return {places_.get() + size_, marks_.get() + size_};
+    CellFound room(size_t most) {
+        if (size_ + most > room_) grow(2 * (size_ + most));
+        return from(size_);
     }
     void add(int64_t n) { size_ += static_cast<size_t>(n); }
-    // Drops those of each group that lie above its threshold; `ends` are moved.
-    void settle(const std::vector<int32_t>& thresholds, std::vector<size_t>& ends) {
-        size_t kept = 0, i = 0;
-        for (size_t g = 0; g < ends.size(); ++g) {
-            // Written without a branch: which of them stay cannot be predicted.
-            for (; i < ends[g]; ++i) {
-                const uint32_t place = places_[i], mark = marks_[i];
-                places_[kept] = place;
-                marks_[kept] = mark;
-                kept += static_cast<int32_t>(mark & 0xffff) <= thresholds[g];
-            }
-            ends[g] = kept;
-        }
-        size_ = kept;
-    }
-
 private:
+    CellFound from(size_t at) const { return {places_.get() + at, groups_.get() + at, scores_.get() + at}; }
     // Not filled: all of it is written before it is read.
+    template <class T>
+    void enlarge(std::unique_ptr<T[]>& list, size_t room) const {
+        std::unique_ptr<T[]> larger(new T[room]);
+        if (size_) std::memcpy(larger.get(), list.get(), size_ * sizeof(T));
+        list.swap(larger);
+    }
     void grow(size_t room) {
-        std::unique_ptr<uint32_t[]> places(new uint32_t[room]), marks(new uint32_t[room]);
-        if (size_) {
-            std::memcpy(places.get(), places_.get(), size_ * sizeof(uint32_t));
-            std::memcpy(marks.get(), marks_.get(), size_ * sizeof(uint32_t));
-        }
-        places_.swap(places);
-        marks_.swap(marks);
+        enlarge(places_, room);
+        enlarge(groups_, room);
+        enlarge(scores_, room);
         room_ = room;
     }
     size_t size_ = 0, room_ = 0;
-    std::unique_ptr<uint32_t[]> places_, marks_;
+    std::unique_ptr<uint32_t[]> places_, groups_;
+    std::unique_ptr<uint16_t[]> scores_;
 };
 
 }  // namespace
@@ -127,16 +77,18 @@ public:
           d_(pivots.d_),
           ip_(pivots.settings_.metric == Metric::ip),
           kernels_(active()),
-          keys_(new float[static_cast<size_t>(cells_.count())]),
-          kept_(4 * plan.survivors + 4096) {}
+          keys_(new float[static_cast<size_t>(cells_.count())]) {}
 
     SourceWork run(int64_t wanted, std::vector<uint32_t>& found) {
         prepare();
         CellOrder order(keys_.get(), cells_, pivots_.centres_, plan_.probed);
-        measure_bases(order);
-        first_stage(order, wanted);
-        second_stage(found);
-        return {seen_, static_cast<int64_t>(kept_.size())};
+        find_path(order);
+        const int64_t referred = find_limit(wanted, found);
+        const int64_t kept = judge(found);
+        // Those that set the limit came first, and most of them came again.
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+        return {seen_, referred + kept};
     }
 
 private:
@@ -150,8 +102,9 @@ private:
         int32_t half = 0;
         const double scale = first_tables(values, d_, prepared_.tables, half), unit = scale > 0.0 ? 1.0 / scale : 0.0;
         const double alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);
-        scan_ = {prepared_.tables.data(), pivots_.shape_.scan_bytes(), half,
-                 static_cast<float>(ip_ ? unit / alignment : 2.0 * unit / alignment)};
+        const auto gain = static_cast<float>((ip_ ? 1.0 : 2.0) * unit / alignment);
+        middle_ = static_cast<float>(half) * gain;
+        scan_ = {prepared_.tables.data(), pivots_.shape_.scan_bytes(), half, 2.0f * gain};
         add_wide_tables(prepared_, scan_);
         for (int64_t plane = 0; plane < encoder.bits / d_; ++plane)
             for (int64_t j = 0; j < d_; ++j) values[plane * d_ + j] *= encoder.weights[static_cast<size_t>(plane)];
@@ -169,126 +122,136 @@ private:
         return ip_ ? -kernels_.dot(query_, centre, d_) : kernels_.squared_distance(query_, centre, d_);
     }
 
-    // Of every group that is sure to be looked into; and how large estimates are.
-    void measure_bases(CellOrder& order) {
-        constexpr int64_t AHEAD = 6;
-        sure_ = std::min(plan_.probed, order.size());
-        bases_.reserve(static_cast<size_t>(sure_));
-        for (int64_t g = -AHEAD; g < sure_; ++g) {
-            if (g + AHEAD < sure_) ask_for(pivots_.centres_.row(order.at(g + AHEAD)), 4 * d_);
-            if (g >= 0) bases_.push_back(base_of(order.at(g)));
+    // The pairs of the cells in the order in which they are looked into, and the distances of their centres.
+    void find_path(CellOrder& order) {
+        constexpr int64_t AHEAD = 8;
+        const int64_t sure = std::min(plan_.probed, order.size());
+        bases_.reserve(static_cast<size_t>(sure));
+        pairs_.reserve(static_cast<size_t>(4 * sure + CELL_AHEAD));
+        // A list is two steps away: its head, then where that points to.
+        for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
+        for (int64_t g = 0; g < order.size() && (g < plan_.probed || first_rows_ < plan_.first); ++g) {
+            ask_for_cell(order, g, sure, AHEAD);
+            append(order.at(g), static_cast<uint32_t>(g));
+            bases_.push_back(base_of(order.at(g)));
+            if (first_rows_ >= plan_.first) continue;
+            first_pairs_ = pairs_.size();
+            first_rows_ = seen_;
         }
-        // The span of estimates is taken from several cells: a query that is a pivot has no distance to its own.
-        float low = 0.0f, size = 0.0f;
-        for (int64_t g = 0; g < std::min(SPAN, order.size()); ++g) {
-            float span = g < sure_ ? bases_[static_cast<size_t>(g)] : base_of(order.at(g));
-            if (ip_) {
-                double query_norm = 0.0, centre_norm = 0.0;
-                kernels_.norms(query_, d_, 1, &query_norm);
-                kernels_.norms(pivots_.centres_.row(order.at(g)), d_, 1, &centre_norm);
-                span = static_cast<float>(query_norm) * static_cast<float>(centre_norm);
-            }
-            size = std::max(size, span);
-        }
-        if (ip_) low = bases_[0] - size;
-        coarse_ = Scale::over(low, size, 256.0f, 1024);
-        fine_ = Scale::over(low, size, 1024.0f, 4096);
+        pairs_.insert(pairs_.end(), CELL_AHEAD, pairs_.back());
     }
 
-    bool permitted(uint32_t row) const { return masks_.empty() || (masks_[row / BLOCK] >> (row % BLOCK) & 1); }
+    void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
+        if (g + 2 * ahead < sure) cells_.ask_for_head(order.at(g + 2 * ahead));
+        if (g + ahead < 0 || g + ahead >= sure) return;
+        const uint32_t c = order.at(g + ahead);
+        __builtin_prefetch(cells_.list(c));
+        ask_for(pivots_.centres_.row(c), 4 * d_);
+    }
 
-    // Masks of a cell's blocks, in cell_masks_, and how many rows they let pass.
-    int64_t mask_cell(uint32_t c) {
-        cell_masks_.assign(static_cast<size_t>((cells_.size(c) + BLOCK - 1) / BLOCK), 0);
+    void append(uint32_t c, uint32_t group) {
+        const int64_t of_run = cells_.shape().run(), stride = cells_.pair_stride();
+        const uint32_t* list = cells_.list(c);
+        const int64_t size = cells_.size(c);
+        for (int64_t from = 0; from < size; from += PAIR) {
+            const uint32_t run = list[from / of_run];
+            const int64_t inside = from % of_run;
+            pairs_.push_back({cells_.scanned(run) + inside / PAIR * stride, static_cast<uint32_t>(run * of_run + inside), group,
+                              static_cast<uint32_t>(std::min(size - from, PAIR))});
+        }
+        seen_ += masks_.empty() ? size : mask(c);
+    }
+
+    // The masks of a cell's blocks, and how many rows they let pass.
+    int64_t mask(uint32_t c) {
         int64_t count = 0;
         for (uint32_t slot = 0; slot < cells_.size(c); ++slot) {
-            if (!permitted(cells_.row(c, slot))) continue;
-            cell_masks_[slot / BLOCK] |= uint32_t{1} << (slot % BLOCK);
-            ++count;
+            if (slot % BLOCK == 0) path_masks_.push_back(0);
+            const uint32_t row = cells_.row(c, slot);
+            const uint32_t bit = masks_[row / BLOCK] >> (row % BLOCK) & 1;
+            path_masks_.back() |= bit << (slot % BLOCK);
+            count += bit;
         }
         return count;
     }
+    const uint32_t* path_masks() const { return masks_.empty() ? nullptr : path_masks_.data(); }
 
-    // One plane of all rows, cell by cell.
-    void first_stage(CellOrder& order, int64_t wanted) {
-        std::vector<uint32_t> counts(static_cast<size_t>(coarse_.buckets), 0);
-        Rank survivors(plan_.survivors, coarse_.buckets), reference(plan_.reference, coarse_.buckets);
-        Path path(cells_, order, sure_);
-        size_t at = 0;  // runs
-        std::vector<int32_t> limits;
-        for (auto* list : {&limits, &reference_limits_}) list->reserve(static_cast<size_t>(sure_));
-        ends_.reserve(static_cast<size_t>(sure_));
-        int64_t group = 0;
-        for (; group < order.size() && (group < plan_.probed || seen_ < wanted); ++group) {
-            const uint32_t c = order.at(group);
-            if (group >= sure_) {
-                path.restart(c);
-                at = 0;
-                bases_.push_back(base_of(c));
-            }
-            seen_ += masks_.empty() ? cells_.size(c) : mask_cell(c);
-            const CellView cell{path.runs(at), cells_.runs(c), masks_.empty() ? nullptr : cell_masks_.data()};
-            const CellLimit limit = coarse_.limit(survivors.value(), bases_[static_cast<size_t>(group)]);
-            const CellFound fresh = kept_.room(cells_.size(c));
-            const int64_t n = kernels_.scan_cell(scan_, cell, limit, fresh);
-            at += static_cast<size_t>(cell.count);
-            for (int64_t i = 0; i < n; ++i) {
-                const auto bucket = static_cast<int32_t>(fresh.marks[i] & 0xffff);
-                ++counts[static_cast<size_t>(bucket)];
-                survivors.count(bucket);
-                reference.count(bucket);
-            }
-            kept_.add(n);
-            survivors.fall(counts.data());
-            reference.fall(counts.data());
-            limits.push_back(survivors.value());
-            reference_limits_.push_back(reference.value());
-            ends_.push_back(kept_.size());
-            // Of the first groups most will go again.
-            if (group >= plan_.first)
-                for (int64_t i = 0; i < n; ++i) ask_for(cells_.rest_at(fresh.places[i]), 1);
-        }
-        // The first groups share a threshold. Where the loop ended before all of them, the last one settles it.
-        last_first_ = std::min(plan_.first, group) - 1;
-        for (auto* list : {&limits, &reference_limits_})
-            std::fill_n(list->begin(), last_first_, (*list)[static_cast<size_t>(last_first_)]);
-        kept_.settle(limits, ends_);
+    // How far the k-th neighbour is at most, by the codes of the best rows of the first cells; those within go to `found`.
+    int64_t find_limit(int64_t wanted, std::vector<uint32_t>& found) {
+        const size_t all = first_pairs_ * static_cast<size_t>(PAIR);
+        Kept best(all);
+        std::unique_ptr<float[]> near(new float[all]);
+        limits_.resize(bases_.size());
+        for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
+        const int64_t n = kernels_.score_cells(scan_, pairs_.data(), static_cast<int64_t>(first_pairs_), limits_.data(),
+                                               path_masks(), best.all(), near.get());
+        const float threshold = kernels_.largest(near.get(), n, std::min(plan_.reference, n));
+        best.add(kernels_.keep_near(best.all(), near.get(), n, threshold));
+        for (size_t i = 0; i < best.size(); ++i) ask_for(cells_.rest_at(best.place(i)), 1);
+        lifts_.assign(bases_.size(), 0.0f);
+        refine(best);
+        for (size_t i = 0; i < best.size(); ++i) near[i] = -distances_[i];
+        limit_ = -kernels_.largest(near.get(), static_cast<int64_t>(best.size()), wanted);
+        take(best.size(), found);
+        return static_cast<int64_t>(best.size());
     }
 
-    // All planes of what is left, and the same rule once more.
-    void second_stage(std::vector<uint32_t>& found) {
-        const size_t n = kept_.size();
-        std::unique_ptr<const uint32_t*[]> tails(new const uint32_t*[n]);
-        std::unique_ptr<float[]> bases(new float[n]);
-        std::unique_ptr<int32_t[]> buckets(new int32_t[n]);
-        const size_t first = ends_[static_cast<size_t>(last_first_)];
-        for (size_t i = 0; i < n; ++i) {
-            tails[i] = cells_.rest_at(kept_.place(i)) + 1;
-            if (i < first) ask_for(tails[i], 1);
+    // All rows of the path, by one plane and then by all.
+    int64_t judge(std::vector<uint32_t>& found) {
+        set_limits();
+        constexpr size_t TOGETHER = 16;
+        const size_t count = pairs_.size() - CELL_AHEAD;
+        Kept kept(4096);
+        const uint32_t* masks = path_masks();
+        for (size_t at = 0; at < count; at += TOGETHER) {
+            const size_t some = std::min(TOGETHER, count - at), before = kept.size();
+            kept.add(kernels_.scan_cells(scan_, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(), masks,
+                                         kept.room(some * static_cast<size_t>(PAIR))));
+            for (size_t i = before; i < kept.size(); ++i) ask_for(cells_.rest_at(kept.place(i)), 1);
+            if (masks)
+                for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
         }
-        for (size_t g = 0, i = 0; g < ends_.size(); i = ends_[g++]) std::fill(bases.get() + i, bases.get() + ends_[g], bases_[g]);
-        tails_.low = fine_.low;
-        tails_.inverse = fine_.inverse;
-        tails_.last = static_cast<float>(fine_.buckets - 1);
-        kernels_.refine_cells(tails_, tails.get(), kept_.marks(), bases.get(), static_cast<int64_t>(n), buckets.get());
+        refine(kept);
+        take(kept.size(), found);
+        return static_cast<int64_t>(kept.size());
+    }
 
-        std::vector<uint32_t> counts(static_cast<size_t>(fine_.buckets), 0);
-        Rank rank(plan_.rank, fine_.buckets);
-        size_t from = 0, i = 0;
-        for (size_t g = 0; g < ends_.size(); ++g) {
-            for (const int32_t limit = reference_limits_[g]; i < ends_[g]; ++i) {
-                if (kept_.bucket(i) > limit) continue;
-                ++counts[static_cast<size_t>(buckets[i])];
-                rank.count(buckets[i]);
-            }
-            if (static_cast<int64_t>(g) < last_first_) continue;  // the first groups go together, the others one by one
-            rank.fall(counts.data());
-            for (; from < i; ++from) {
-                if (buckets[from] > rank.value()) continue;
-                const uint32_t row = tails[from][-1];
-                found.push_back(row);
-                ask_for(rows_.vector(row), 4 * d_);
-            }
+    void set_limits() {
+        const double d = static_cast<double>(d_), planes = static_cast<double>(pivots_.settings_.encoder->weights.size());
+        const auto reach = static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * std::sqrt((PI / 2.0 - 1.0) / d) * plan_.errors);
+        const auto lift = static_cast<float>(SECOND_ERRORS * (std::pow(0.6, planes) / std::sqrt(d)) * plan_.errors);
+        double norm = 0.0;
+        kernels_.norms(query_, d_, 1, &norm);
+        const auto size = static_cast<float>(norm);
+        const float rounding = ROUNDING * (size * size);
+        for (size_t g = 0; g < bases_.size(); ++g) {
+            const float far = ip_ ? size : std::sqrt(bases_[g] + rounding);
+            limits_[g] = {reach * far - middle_, bases_[g] - limit_};
+            lifts_[g] = lift * far;
+        }
+    }
+
+    // The distances of these by all planes.
+    void refine(const Kept& kept) {
+        const size_t n = kept.size();
+        if (n > room_) {
+            room_ = std::max<size_t>(n, 1024);
+            rests_.reset(new const uint32_t*[room_]);
+            distances_.reset(new float[room_]);
+        }
+        for (size_t i = 0; i < n; ++i) rests_[i] = cells_.rest_at(kept.place(i)) + 1;
+        tails_.bases = bases_.data();
+        tails_.lifts = lifts_.data();
+        kernels_.refine_cells(tails_, rests_.get(), kept.all(), static_cast<int64_t>(n), distances_.get());
+    }
+
+    // Those of the n that were refined that lie within the limit.
+    void take(size_t n, std::vector<uint32_t>& found) const {
+        for (size_t i = 0; i < n; ++i) {
+            if (distances_[i] > limit_) continue;
+            const uint32_t row = rests_[i][-1];
+            found.push_back(row);
+            ask_for(rows_.vector(row), 4 * d_);
         }
     }
 
@@ -304,22 +267,26 @@ private:
     std::unique_ptr<float[]> keys_;
     PreparedQuery prepared_;  // for its buffers, which are wiped
     ScanQuery scan_{};
+    float middle_ = 0.0f;
     CellTails tails_{};
-    Scale coarse_{}, fine_{};
-    int64_t sure_ = 0;
-    std::vector<float> bases_;              // of every group
-    std::vector<int32_t> reference_limits_;  // of every group
-    std::vector<size_t> ends_;               // of every group's entries
-    std::vector<uint32_t> cell_masks_;
-    Kept kept_;
-    int64_t seen_ = 0, last_first_ = 0;
+    float limit_ = 0.0f;
+    std::vector<CellPair> pairs_;
+    size_t first_pairs_ = 0;            // those of the first cells,
+    int64_t first_rows_ = 0;            // and their rows that may be found
+    std::vector<uint32_t> path_masks_;  // of their blocks
+    std::vector<float> bases_, lifts_;  // of every group
+    std::vector<CellLimit> limits_;
+    size_t room_ = 0;
+    std::unique_ptr<const uint32_t*[]> rests_;
+    std::unique_ptr<float[]> distances_;
+    int64_t seen_ = 0;
 };
 
 SourceWork Pivots::candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                               const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                               std::vector<size_t>&) const {
     const Plan plan = plan_for(settings_.probes, cells_.filled(), rows.size(), allowed, wanted, effort);
-    if (allowed > plan.rank) return Search(*this, rows, masks, plan, query).run(wanted, found);
+    if (allowed > plan.few) return Search(*this, rows, masks, plan, query).run(wanted, found);
     for (uint32_t row = 0; row < rows.size(); ++row)
         if (masks.empty() || (masks[row / BLOCK] >> (row % BLOCK) & 1)) found.push_back(row);
     return {allowed, 0};

@@ -26,8 +26,10 @@ void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
 void mean_keys(const MeanQuery&, const MeanView&, float*);
 int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint32_t*);
 void sort_numbers(const uint64_t*, int64_t, uint64_t*);
-int64_t scan_cell(const ScanQuery&, const CellView&, const CellLimit&, CellFound);
-void refine_cells(const CellTails&, const uint32_t* const*, const uint32_t*, const float*, int64_t, int32_t*);
+int64_t scan_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*, const uint32_t*, CellFound);
+int64_t score_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*, const uint32_t*, CellFound, float*);
+int64_t keep_near(CellFound, const float*, int64_t, float);
+void refine_cells(const CellTails&, const uint32_t* const*, const CellFound&, int64_t, float*);
 int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
@@ -60,7 +62,9 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          mean_keys,
                          choose_cells,
                          sort_numbers,
-                         scan_cell,
+                         scan_cells,
+                         score_cells,
+                         keep_near,
                          refine_cells,
                          scan_bucket,
                          expand,

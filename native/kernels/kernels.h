@@ -57,49 +57,37 @@ struct Found {
     float* norms;
 };
 
-// Part of a cell of the source "pivots": pairs of blocks that lie one after the other, the last of them part empty. A pair has
-// codes as above, then for each row a word with two numbers, each the upper half of a float: in its low half the row's size,
-// in its high half its offset.
-struct CellRun {
+// Up to PAIR rows of a cell of the source "pivots": codes as above, then for each row a word with two numbers, each the upper half
+// of a float: in its low half the row's size, in its high half its offset.
+struct CellPair {
     const uint8_t* at;
     uint32_t place;  // of its first row
+    uint32_t group;  // its cell, counted in the order in which cells are looked into
     uint32_t rows;
 };
 
-// A cell. CELL_AHEAD more runs after the last are read, to ask for what comes next. `masks` has a word per block with the bits
-// of the rows that may be found; null for all.
-struct CellView {
-    const CellRun* runs;
-    int64_t count;
-    const uint32_t* masks;
-};
-
-// Which rows of a cell to keep: those whose estimated distance, `base` less their key, lies in a bucket up to `limit`.
+// Which rows of a cell to keep: those whose key, size * ((score * gain + shift) - offset), reaches `least`.
 struct CellLimit {
-    float base;
-    float least_key;     // a key below this cannot be of such a row
-    float low, inverse;  // bucket = (distance - low) * inverse, from 0 to `last`
-    float last;
-    int32_t limit;
+    float shift, least;
 };
 
-// Rows that were kept: where they are, and the score times 2^16 plus the bucket. There is room for all rows of the cell, and
-// CELL_ROOM more.
+// Rows that were kept, in their order. There is room for all rows that are looked at.
 struct CellFound {
-    uint32_t* places;
-    uint32_t* marks;
+    uint32_t *places, *groups;
+    uint16_t* scores;
 };
 
-// What is left of cells' rows to look at, and what it says of their distances. Bucket of base + (bias - (first + rest) * scale),
-// with first = (2 score - half) * first_unit and rest = (whole - 2 differ) * tail_unit. A tail has the bias, the scale, and
-// `words` words of 32 bits; `differ` is the sum of weights over the bits in which they and the query's differ.
+// What the rest of a row's code says of its distance: base + (bias - ((first + rest) + lift) * scale), with
+// first = (2 score - half) * first_unit and rest = (whole - 2 differ) * tail_unit. A tail has the bias, the scale, and
+// `words` words of 32 bits; `differ` is the sum of weights over the bits in which they and the query's differ. Bases and lifts
+// are those of groups.
 struct CellTails {
     const uint32_t* signs;
     const uint8_t* weights;
     int64_t words;
     int32_t half, whole;
     float first_unit, tail_unit;
-    float low, inverse, last;
+    const float *bases, *lifts;
 };
 
 // The means of `count` cells, and a query in whole numbers; see means.h. `small` is (blocks, groups, MEANS, 4).
@@ -136,8 +124,7 @@ struct HammingFound {
 };
 
 constexpr int64_t HAMMING_QUERIES = 4;  // that one pass over codes serves
-constexpr int64_t CELL_AHEAD = 3;
-constexpr int64_t CELL_ROOM = 16;
+constexpr int64_t CELL_AHEAD = 4;  // pairs after the last that are asked for too, so they must be somewhere
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
@@ -194,11 +181,19 @@ struct Kernels {
     int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint32_t* out);
     // Numbers that are all different, ascending. For few of them: it takes n * n comparisons.
     void (*sort_numbers)(const uint64_t* numbers, int64_t n, uint64_t* out);
-    // Rows of a cell within a limit, in their order; returns how many. A key is size * ((2 score - half) * gain - offset).
-    int64_t (*scan_cell)(const ScanQuery& query, const CellView& cell, const CellLimit& limit, CellFound found);
-    // The buckets of n rows by their tails, wherever these lie. `marks` as scan_cell leaves them; `bases` has one for each.
-    void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const uint32_t* marks, const float* bases,
-                         int64_t n, int32_t* buckets);
+    // Rows of these pairs that are kept; returns how many. `gain` of the query is that of a key; `limits` has one for each group.
+    // `masks` has a word per block with the bits of the rows that may be found, or is null for all.
+    int64_t (*scan_cells)(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
+                          const uint32_t* masks, CellFound found);
+    // All rows of these pairs that may be found, and how near they are: their key less `least` of their group. Returns how many.
+    // There is room for all rows of all pairs, the last one's as if it were full.
+    int64_t (*score_cells)(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
+                           const uint32_t* masks, CellFound found, float* near);
+    // Keeps those of n rows that are at least so near; returns how many.
+    int64_t (*keep_near)(CellFound found, const float* near, int64_t n, float threshold);
+    // The distances of n rows by their tails, wherever these lie, and by what scan_cells found.
+    void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n,
+                         float* distances);
     // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
     int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.

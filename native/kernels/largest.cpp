@@ -61,19 +61,19 @@ float largest(const float* numbers, int64_t n, int64_t rank) {
     }
     float few[FEW] = {};
     int64_t found = 0;
-    constexpr int64_t STEP = 16;
-    for (int64_t from = 0; from < n && found < below - above; from += STEP) {
-        const int64_t to = from + STEP < n ? from + STEP : n;
-        int32_t between = 0;
-        for (int64_t i = from; i < to; ++i) between += (numbers[i] >= low) & (numbers[i] < high);
-        if (between == 0) continue;
-        for (int64_t i = from; i < to; ++i)
-            if (numbers[i] >= low && numbers[i] < high) {
-                int64_t place = found++;  // in descending order
-                for (; place > 0 && few[place - 1] < numbers[i]; --place) few[place] = few[place - 1];
-                few[place] = numbers[i];
-            }
+    const auto insert = [&](float number) {  // in descending order
+        int64_t place = found++;
+        for (; place > 0 && few[place - 1] < number; --place) few[place] = few[place - 1];
+        few[place] = number;
+    };
+    int64_t i = 0;
+    for (; i + LANES <= n && found < below - above; i += LANES) {
+        const f32s some = load(numbers + i);
+        for (uint32_t mask = nonnegative(some - splat(low)) & ~nonnegative(some - splat(high)); mask; mask &= mask - 1)
+            insert(numbers[i + __builtin_ctz(mask)]);
     }
+    for (; i < n && found < below - above; ++i)
+        if (numbers[i] >= low && numbers[i] < high) insert(numbers[i]);
     return few[rank - above - 1];
 }
 

@@ -49,6 +49,8 @@ def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool) -> tuple[
     # What needs no conversion, nearly everything: a single vector should not wait for questions about the rest.
     if type(vectors) is np.ndarray and vectors.dtype is _FLOAT32 and vectors.flags.c_contiguous:
         shape = vectors.shape
+        if shape == (dim,):
+            vectors, shape = vectors[None], (1, dim)
         if len(shape) == 2 and shape[1] == dim and shape[0] > 0:
             smallest, largest = core.norm_range(vectors)
             if not largest <= MAX_NORM or (nonzero and smallest == 0.0):

@@ -52,10 +52,24 @@ struct ScatteredRuns {
     }
 };
 
+// Room for rows that kernels keep.
+struct CellRows {
+    std::vector<uint32_t> places, groups;
+    std::vector<uint16_t> scores;
+    explicit CellRows(int64_t n) : places(room<uint32_t>(n)), groups(room<uint32_t>(n)), scores(room<uint16_t>(n)) {}
+    CellFound view() { return {places.data(), groups.data(), scores.data()}; }
+    // Whether entry i is this row.
+    bool is(size_t i, const CellPair& pair, int64_t row, const ScanProblem& problem) const {
+        return places[i] == pair.place + static_cast<uint32_t>(row % PAIR) && groups[i] == pair.group &&
+               scores[i] == problem.scores[static_cast<size_t>(row)];
+    }
+    std::vector<uint32_t> cut(int64_t n) const { return {places.begin(), places.begin() + n}; }
+};
+
 inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
     Random random{static_cast<uint64_t>(15000 + bytes * 100 + blocks)};
     const ScanProblem problem(bytes, blocks, random);
-    const int64_t run_pairs = 1 + random.below(3), run_rows = run_pairs * PAIR;
+    const int64_t run_pairs = 1 + random.below(3);
     const ScatteredRuns lying(problem, run_pairs, random);
     std::vector<float> sizes(static_cast<size_t>(blocks * BLOCK)), offsets(sizes.size());
     for (int64_t row = 0; row < blocks * BLOCK; ++row) {
@@ -70,28 +84,30 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
         std::memcpy(&sizes[static_cast<size_t>(row)], &low, 4);
         std::memcpy(&offsets[static_cast<size_t>(row)], &high, 4);
     }
-    const auto bucket_of = [&](int64_t row, const CellLimit& limit, float& key) {
-        const auto i = static_cast<size_t>(row);
-        const volatile float scaled = static_cast<float>(2 * problem.scores[i] - problem.query.half) * problem.query.gain;
-        const volatile float difference = scaled - offsets[i];
-        key = sizes[i] * difference;
-        const volatile float distance = limit.base - key;
-        const volatile float above = distance - limit.low;
-        const volatile float at = above * limit.inverse;
-        return static_cast<int32_t>(at > 0.0f ? (at < limit.last ? at : limit.last) : 0.0f);
-    };
     for (int turn = 0; turn < 4; ++turn) {
         const int64_t rows = blocks * BLOCK - random.below(BLOCK);
         const bool masked = turn % 2 != 0;
-        std::vector<CellRun> runs;
-        for (int64_t from = 0; from < rows; from += run_rows)
-            runs.push_back({lying.runs[static_cast<size_t>(from / run_rows)], static_cast<uint32_t>(random.below(1 << 30)),
-                            static_cast<uint32_t>(std::min(run_rows, rows - from))});
-        runs.resize(runs.size() + CELL_AHEAD);
-        CellLimit limit{random.number() + 1.0f, -std::numeric_limits<float>::infinity(), random.number() * 0.1f,
-                        50.0f * std::fabs(random.number()), 63.0f, static_cast<int32_t>(random.below(64))};
-        if (turn > 1) limit.least_key = random.number() * 0.1f;
-        const auto what = [&] { return text("scan_cell: bytes, blocks, turn", {bytes, blocks, turn}); };
+        std::vector<CellLimit> limits(1 + static_cast<size_t>(random.below(4)));
+        for (CellLimit& limit : limits) limit = {random.number(), turn > 1 ? random.number() * 0.1f : -1e30f};
+        std::vector<CellPair> pairs;
+        for (int64_t from = 0; from < rows; from += PAIR)
+            pairs.push_back({lying.pair(from / PAIR), static_cast<uint32_t>(random.below(1 << 30)),
+                             static_cast<uint32_t>(random.below(static_cast<int64_t>(limits.size()))),
+                             static_cast<uint32_t>(std::min(PAIR, rows - from))});
+        const auto n = static_cast<int64_t>(pairs.size());
+        for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs.push_back(pairs.back());
+        const auto near_of = [&](int64_t row) {
+            const auto i = static_cast<size_t>(row);
+            const CellLimit& limit = limits[pairs[i / PAIR].group];
+            const volatile float scaled = static_cast<float>(problem.scores[i]) * problem.query.gain;
+            const volatile float shifted = scaled + limit.shift, difference = shifted - offsets[i];
+            const volatile float key = sizes[i] * difference;
+            return key - limit.least;
+        };
+        const auto allowed = [&](int64_t row) {
+            return !masked || (problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1);
+        };
+        const auto what = [&] { return text("cells: bytes, blocks, turn", {bytes, blocks, turn}); };
         for (const bool wide : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
             ScanQuery query = problem.query;
             std::vector<uint8_t> tables(static_cast<size_t>(wide_tables(bytes)));
@@ -99,27 +115,31 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
                 kernels.widen_tables(query.tables, bytes, tables.data());
                 query.wide = tables.data();
             }
-            auto found_places = room<uint32_t>(blocks * BLOCK + CELL_ROOM), marks = room<uint32_t>(blocks * BLOCK + CELL_ROOM);
-            const CellView view{runs.data(), static_cast<int64_t>(runs.size()) - CELL_AHEAD,
-                                masked ? problem.masks.data() : nullptr};
-            const int64_t count = kernels.scan_cell(query, view, limit, {found_places.data(), marks.data()});
+            const uint32_t* masks = masked ? problem.masks.data() : nullptr;
+            // All of them with how near they are, those of them that are near, and what the scan finds by itself.
+            CellRows all(n * PAIR), found(n * PAIR);
+            auto near = room<float>(n * PAIR);
+            const int64_t count = kernels.score_cells(query, pairs.data(), n, limits.data(), masks, all.view(), near.data());
             int64_t at = 0;
             bool right = true;
             for (int64_t row = 0; row < rows; ++row) {
-                if (masked && !(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
-                float key = 0.0f;
-                const int32_t bucket = bucket_of(row, limit, key);
-                if (!(key >= limit.least_key) || bucket > limit.limit) continue;
+                if (!allowed(row)) continue;
                 const auto i = static_cast<size_t>(at++);
-                const CellRun& run = runs[static_cast<size_t>(row / run_rows)];
-                right = right && at <= count && (marks[i] & 0xffff) == static_cast<uint32_t>(bucket) &&
-                        marks[i] >> 16 == problem.scores[static_cast<size_t>(row)] &&
-                        found_places[i] == run.place + static_cast<uint32_t>(row % run_rows);
+                right = right && at <= count && near[i] == near_of(row) && all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
             }
-            expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
-            found_places.resize(static_cast<size_t>(count));
-            marks.resize(static_cast<size_t>(count));
-            return Answer().add(found_places).add(marks);
+            expect(right && at == count, std::string(kernels.name) + " scores not by the definition: " + what());
+            const int64_t kept = kernels.keep_near(all.view(), near.data(), count, 0.0f);
+            const int64_t scanned = kernels.scan_cells(query, pairs.data(), n, limits.data(), masks, found.view());
+            at = 0;
+            for (int64_t row = 0; row < rows; ++row) {
+                if (!allowed(row) || !(near_of(row) >= 0.0f)) continue;
+                const auto i = static_cast<size_t>(at++);
+                right = right && at <= scanned && found.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem) &&
+                        all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
+            }
+            expect(right && at == scanned && kept == scanned, std::string(kernels.name) + " scans not by the definition: " + what());
+            near.resize(static_cast<size_t>(count));
+            return Answer().add(near).add(found.cut(scanned));
         });
     }
 }
@@ -210,12 +230,18 @@ inline void check_sorting(const Isas& isas, int64_t n) {
 inline void check_tails(const Isas& isas, int64_t words, int64_t n) {
     Random random{static_cast<uint64_t>(22000 + words * 1000 + n)};
     std::vector<uint32_t> memory(static_cast<size_t>(n * (words + 2))), signs(static_cast<size_t>(words));
-    std::vector<uint32_t> marks(static_cast<size_t>(n));
+    std::vector<uint32_t> groups(static_cast<size_t>(n));
+    std::vector<uint16_t> scores(groups.size());
     std::vector<uint8_t> weights(static_cast<size_t>(words * 32));
-    std::vector<float> bases(static_cast<size_t>(n));
+    std::vector<float> bases(7), lifts(7);
     random.fill(memory);
     random.fill(signs);
-    random.fill(marks);
+    random.fill(scores);
+    for (uint32_t& group : groups) group = static_cast<uint32_t>(random.below(7));
+    for (size_t g = 0; g < bases.size(); ++g) {
+        bases[g] = random.number() + 1.0f;
+        lifts[g] = random.number();
+    }
     for (uint8_t& w : weights) w = static_cast<uint8_t>(random.below(128));
     std::vector<const uint32_t*> tails;
     for (int64_t i = 0; i < n; ++i) {
@@ -225,13 +251,12 @@ inline void check_tails(const Isas& isas, int64_t words, int64_t n) {
             std::memcpy(tail + k, &number, 4);
         }
         tails.push_back(tail);
-        bases[static_cast<size_t>(i)] = random.number() + 1.0f;
     }
-    const CellTails query{signs.data(), weights.data(), words, 255, 4000, 0.001f, 0.0003f, 0.1f, 40.0f, 63.0f};
+    const CellTails query{signs.data(), weights.data(), words, 255, 4000, 0.001f, 0.0003f, bases.data(), lifts.data()};
     const auto what = [=] { return text("refine_cells: words, n", {words, n}); };
     agree(isas, what, [&](const Kernels& kernels) {
-        auto buckets = room<int32_t>(n);
-        kernels.refine_cells(query, tails.data(), marks.data(), bases.data(), n, buckets.data());
+        auto distances = room<float>(n);
+        kernels.refine_cells(query, tails.data(), {nullptr, groups.data(), scores.data()}, n, distances.data());
         for (size_t i = 0; i < tails.size(); ++i) {
             int32_t differ = 0;
             for (int64_t j = 0; j < 32 * words; ++j)
@@ -239,14 +264,12 @@ inline void check_tails(const Isas& isas, int64_t words, int64_t n) {
             float bias, scale;
             std::memcpy(&bias, tails[i], 4);
             std::memcpy(&scale, tails[i] + 1, 4);
-            const volatile float first = static_cast<float>(2 * static_cast<int32_t>(marks[i] >> 16) - query.half) * query.first_unit;
+            const volatile float first = static_cast<float>(2 * static_cast<int32_t>(scores[i]) - query.half) * query.first_unit;
             const volatile float rest = static_cast<float>(query.whole - 2 * differ) * query.tail_unit, both = first + rest;
-            const volatile float scaled = both * scale, less = bias - scaled, estimate = bases[i] + less;
-            const volatile float above = estimate - query.low, at = above * query.inverse;
-            const auto bucket = static_cast<int32_t>(at > 0.0f ? (at < query.last ? at : query.last) : 0.0f);
-            expect(buckets[i] == bucket, std::string(kernels.name) + " is not by the definition: " + what());
+            const volatile float lifted = both + lifts[groups[i]], scaled = lifted * scale, less = bias - scaled;
+            expect(distances[i] == bases[groups[i]] + less, std::string(kernels.name) + " is not by the definition: " + what());
         }
-        return Answer().add(buckets);
+        return Answer().add(distances);
     });
 }
 

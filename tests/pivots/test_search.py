@@ -56,7 +56,7 @@ def test_recall_rises_and_no_record_is_lost(tools, problem, metric, refine):
         assert hits.work.reranked >= work
         found, last, work = now, hits, hits.work.reranked
         recalls.append(recall(hits, truth))
-    assert recalls[0] < 0.98
+    assert recalls[0] < recalls[-1]
     assert recalls[EFFORTS.index(1.0)] > 0.9
     for ids, distances, (true, far) in zip(hits.ids, hits.distances, truth, strict=True):
         np.testing.assert_array_equal(ids, true)
@@ -76,7 +76,7 @@ def test_refinement_finds_more_with_the_same_probes(tools, unit_words):
     x, queries = unit_words[:5000], unit_words[5000:5100]
     truth = exact(x, queries, "cosine", 10)
     plain, refined = (
-        recall(built(tools, x, cell_size=40, probes=8, refine=step).search(queries, 10), truth) for step in (0, 1)
+        recall(built(tools, x, cell_size=40, probes=16, refine=step).search(queries, 10), truth) for step in (0, 1)
     )
     assert refined > plain + 0.01
 

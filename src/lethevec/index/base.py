@@ -30,6 +30,7 @@ class IndexBase:
         self._encoder = encoder
         self._source = source_for(config, 0)
         self._native = self._empty(self._source)
+        self._costs: dict[str, tuple[int, int, int]] = {}  # bytes that stages read, by source; see searching.py
         # One change at a time, also where a change is several native calls.
         self._writing = threading.RLock()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,17 +23,24 @@ class Work(NamedTuple):
     bytes_read: int
 
 
-@dataclass(frozen=True)
 class Hits:
     """The k nearest of each query.
 
     `ids` (n, k) int64 and `distances` (n, k) float32, by ascending distance, then ascending id. Where an index has
-    fewer than k records (or a filter lets fewer through), the rest of a row is id -1 at distance infinity.
+    fewer than k records (or a filter lets fewer through), the rest of a row is id -1 at distance infinity. `work` is
+    what the search did.
     """
 
-    ids: npt.NDArray[np.int64]
-    distances: npt.NDArray[np.float32]
-    work: Work = field(repr=False, compare=False)
+    # Not a dataclass: making a frozen one takes as long as checking a query.
+    __slots__ = ("distances", "ids", "work")
+
+    def __init__(self, ids: npt.NDArray[np.int64], distances: npt.NDArray[np.float32], work: Work) -> None:
+        self.ids = ids
+        self.distances = distances
+        self.work = work
+
+    def __repr__(self) -> str:
+        return f"Hits(ids={self.ids!r}, distances={self.distances!r})"
 
     def __len__(self) -> int:
         return len(self.ids)

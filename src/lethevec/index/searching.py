@@ -10,6 +10,7 @@ from ..errors import IdError, ParameterError
 from ..hashing.parameters import integer, positive, real
 from ..vectors import F32, as_vectors
 from .base import IndexBase
+from .config import Config
 from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids, read_array
 from .sources import bits_in_cells
@@ -102,18 +103,25 @@ class SearchingIndex(IndexBase):
         return np.ascontiguousarray(ids[mask])
 
     def _work(self, scanned: int, refined: int, reranked: int) -> Work:
-        c = self._config
-        if c.ranking == "hamming":
-            word = 32 if self._source == "scan" else 64
-            first, rest = -(-c.bits // word) * (word // 8), 0
-        else:
-            planes = c.dim if c.family == "progressive" else c.bits
-            bits = bits_in_cells(c) if self._source == "pivots" else c.bits
-            if self._source == "tables":
-                planes = 0
-            first, rest = -(-planes // 8), 4 + -(-(bits - planes) // 32) * 4
-            if self._source == "pivots":
-                first, rest = first + 4, rest + 8  # see native/cells.h
-            elif c.metric != "cosine":
-                first += 4
-        return Work(scanned, refined, reranked, scanned * first + refined * rest + reranked * 4 * c.dim)
+        costs = self._costs.get(self._source)
+        if costs is None:
+            costs = self._costs[self._source] = bytes_of_stages(self._config, self._source)
+        read = scanned * costs[0] + refined * costs[1] + reranked * costs[2]
+        return Work(scanned, refined, reranked, read)
+
+
+def bytes_of_stages(config: Config, source: str) -> tuple[int, int, int]:
+    """What a search reads of a record in each stage: its first bits, the rest of its code, its vector."""
+    c = config
+    vector = 4 * c.dim
+    if c.ranking == "hamming":
+        word = 32 if source == "scan" else 64
+        return -(-c.bits // word) * (word // 8), 0, vector
+    planes = c.dim if c.family == "progressive" else c.bits
+    bits = bits_in_cells(c) if source == "pivots" else c.bits
+    if source == "tables":
+        planes = 0
+    first, rest = -(-planes // 8), 4 + -(-(bits - planes) // 32) * 4
+    if source == "pivots":
+        return first + 4, rest + 8, vector  # see native/cells.h
+    return first + (4 if c.metric != "cosine" else 0), rest, vector

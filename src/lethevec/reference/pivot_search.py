@@ -1,13 +1,15 @@
 """A search with pivots, in NumPy: which cells are visited, which of their rows each stage keeps, and the answer.
 
     cells          by their rounded means: 2 <q, mean> - 0.75 |mean|^2, largest first (ip: <q, mean>), then by id
-    first stage    a distance from the first plane and whole weights, put into one of 1,024 buckets
-    second stage   a distance from that and the later planes, put into one of 4,096 buckets
+    D              how far the k-th neighbour is at most, about: by the codes of the best rows of the first few cells
+    first stage    a distance from the first plane and whole weights; rows that may lie within D go on
+    second stage   a distance from that and the later planes; likewise
     third stage    true distances, then ids
 
-A group is what one cell gives. A row is judged by the rows of its own group, of those before it, and of the first few
-groups, which every search visits: never by what more effort adds. So what less effort keeps, more effort keeps too.
-A stage keeps whole buckets, so that what it keeps depends on no order.
+A row may lie within D when its estimated distance, less so many times the usual error of such an estimate, does. The
+first cells and D are the same for every effort. More effort visits more cells and allows for larger errors, so what
+less effort keeps, more effort keeps too. How many rows a stage keeps follows from the data, and not from a number that
+was chosen for some data set.
 """
 
 from __future__ import annotations
@@ -22,25 +24,23 @@ from .families import directions, norms, plane_weights, superbit
 from .pivots import Bools, Pivots, mean_alignment
 from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_weights, true_distances
 
-#: Rows that the first stage keeps at effort 1: a number, and as many for each of the k neighbours.
-SURVIVORS, SURVIVORS_PER_K = 700.0, 42.0
-#: Rows that the second stage keeps, likewise.
-RANK, RANK_PER_K = 10.0, 3.0
-#: This part of the survivors at effort 1 is the reference, and this part of the probes at effort 1 are always visited.
-REFERENCE_PART = 2.0
-FIRST_PART = 8.0
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
+#: The first cells are as many as it takes to see so many rows: a number, and as many for each of the k neighbours.
+FIRST, FIRST_PER_K = 200.0, 30.0
+#: Rows of the first cells whose codes are read in full for D: a number, and as many for each of the k neighbours.
+REFERENCE, REFERENCE_PER_K = 10.0, 5.0
+#: At effort 1, where no more rows than this may be found, all of them get true distances.
+FEW, FEW_PER_K = 10.0, 3.0
+#: How many times its usual error an estimate may be too large, at effort 1, in either stage.
+FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.4
+#: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
+ROUNDING = 0.02
 #: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the
 #: mean distance to members. Between the two, fewest rows have to be looked at: 0.6 to 0.75 on GloVe and on SIFT.
 SHARE = 0.75
 #: Whole weights of a query's coordinates, where it is compared with means, go up to this.
 LARGEST_QUERY = 63.0
-#: The first centres; the largest of their distances is the unit of estimates. (A query that is a pivot is at its own.)
-SPAN = 8
-#: Buckets of either stage, and how many of them reach from zero to that distance.
-FIRST_BUCKETS, FIRST_PER_UNIT = 1024, 256
-SECOND_BUCKETS, SECOND_PER_UNIT = 4096, 1024
 
 
 # --- How much to look at ---------------------------------------------------------------------------------------------
@@ -48,13 +48,13 @@ SECOND_BUCKETS, SECOND_PER_UNIT = 4096, 1024
 
 @dataclass(frozen=True)
 class PivotPlan:
-    """`first` cells and the `reference` rows do not depend on effort; `probed`, `survivors` and `rank` grow with it."""
+    """Effort decides nothing of the `first` and the `reference` rows; cells `probed`, `few` and `errors` grow with it."""
 
     first: int
     probed: int
     reference: int
-    survivors: int
-    rank: int
+    few: int
+    errors: float
 
 
 def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
@@ -64,14 +64,12 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     """
     share = records / max(1, allowed)
     probes_at_one = float(probes) if probes else max(LEAST_PROBES, PROBES_PER_ROOT * math.sqrt(cells))
-    first = min(cells, max(1, math.ceil(min(probes_at_one * share / FIRST_PART, cells))))
-    probed = max(first, math.ceil(min(effort * probes_at_one * share, cells)))
-    base = SURVIVORS + SURVIVORS_PER_K * k
-    reference = math.ceil(max(k, base / REFERENCE_PART))
-    growth = math.sqrt(effort) if effort < 1 else effort  # few cells hold good rows too
-    survivors = max(reference, math.ceil(min(growth * base, records)))
-    rank = math.ceil(max(k, min(growth * (RANK + RANK_PER_K * k), records)))
-    return PivotPlan(first, probed, reference, survivors, rank)
+    first = math.ceil(FIRST + FIRST_PER_K * k)
+    probed = max(1, math.ceil(min(effort * probes_at_one * share, cells)))
+    reference = math.ceil(REFERENCE + REFERENCE_PER_K * k)
+    growth = math.sqrt(effort) if effort < 1 else effort
+    few = math.ceil(max(k, min(growth * (FEW + FEW_PER_K * k), records)))
+    return PivotPlan(first, probed, reference, few, math.sqrt(math.sqrt(math.sqrt(effort))))
 
 
 # --- Which cells -----------------------------------------------------------------------------------------------------
@@ -96,78 +94,79 @@ def cell_order(pivots: Pivots, v0: F32) -> I64:
 # --- Stages ----------------------------------------------------------------------------------------------------------
 
 
-def bucket(e: F32, low: np.float32, unit: np.float32, count: int, per_unit: int) -> I64:
-    """The bucket of each distance, of `count`; those beyond either end are put into the last."""
-    with np.errstate(over="ignore", divide="ignore"):
-        inverse = np.float32(per_unit) / unit if unit > 0 else np.float32(0)
-        inverse = inverse if np.isfinite(inverse) else np.float32(0)
-        return np.clip((e - low) * inverse, np.float32(0), np.float32(count - 1)).astype(np.int64)
-
-
-def thresholds(buckets: I64, groups: I64, rank: int, first: int, visited: int, count: int) -> I64:
-    """For each group: the bucket that holds the rank-th of the rows up to its own and of the first groups."""
-    found = np.full(visited, count - 1, dtype=np.int64)
-    for g in range(visited):
-        judges = np.sort(buckets[groups <= max(g, first - 1)])
-        if len(judges) >= rank:
-            found[g] = judges[rank - 1]
-    return found
-
-
 @dataclass(frozen=True)
 class Found:
-    """Rows to take true distances of, and how many the first stage (or none) and the second one looked at."""
+    """Rows to take true distances of, how many were looked at, and how many codes were read in full (some twice)."""
 
     rows: I64
     scanned: int
     refined: int
 
 
+def usual_errors(d: int, m: int) -> tuple[float, float]:
+    """The usual error of <y, r>/(|y| |r|) by the first plane, and of the sum over m planes that the factor multiplies.
+
+    A sign keeps sqrt(2/pi) of a coordinate on average, so of |r|^2 = 1 a part of pi/2 - 1 is lost, spread over d
+    directions of which y is one. Every plane leaves 0.6 of what it was given.
+    """
+    return math.sqrt((math.pi / 2.0 - 1.0) / d), 0.6**m / math.sqrt(d)
+
+
 def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed: Bools | None = None) -> Found:
     """For one query (1, d); `allowed` says which rows may be found."""
     settings, cells, n = pivots.settings, pivots.cells, len(pivots.cells_of)
-    frame, metric = settings.frame, settings.metric
+    frame, ip = settings.frame, settings.metric == "ip"
     may = np.ones(n, dtype=np.bool_) if allowed is None else allowed
     plan = pivot_plan(n, int(may.sum()), int((cells.counts > 0).sum()), settings.probes, k, effort)
-    if may.sum() <= plan.rank:
+    if may.sum() <= plan.few:
         return Found(np.flatnonzero(may), int(may.sum()), 0)
 
-    q = directions(query) if metric == "cosine" else query
+    q = directions(query) if settings.metric == "cosine" else query
     v = superbit(frame, q, frame.m * frame.d)[0]
     order = cell_order(pivots, v[: frame.d])
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
-    visited = max(plan.probed, int(np.searchsorted(seen, k)) + 1)  # as many as it takes to see k
-    span = cells.centres[order[:SPAN]]
-    order = order[:visited]
+    first = min(len(order), int(np.searchsorted(seen, plan.first)) + 1)
+    order = order[: max(first, plan.probed)]
     place = np.full(len(cells.ids), -1)
-    place[order] = np.arange(visited)
+    place[order] = np.arange(len(order))
     rows = np.flatnonzero(may & (place[pivots.cells_of] >= 0))
     groups = place[pivots.cells_of[rows]]
 
-    centres = cells.centres[order]
-    bases = -dot(q, centres) if metric == "ip" else squared_distance(q, centres)
-    if metric == "ip":
-        unit = (np.float32(norms(q)[0]) * norms(span).astype(np.float32)).max()
-        low = bases[0] - unit
-    else:
-        unit, low = squared_distance(q, span).max(), np.float32(0)
-    base = bases[groups]
+    # <y, r> is estimated for y = q - centre, or q under ip, where `far` is |y|.
+    centres, size = cells.centres[order], np.float32(norms(q)[0])
+    bases = -dot(q, centres) if ip else squared_distance(q, centres)
+    far = np.full(len(order), size) if ip else np.sqrt(bases + np.float32(ROUNDING) * (size * size))
+    first_error, second_error = usual_errors(frame.d, frame.m)
+    reach = np.float32((1.0 if ip else 2.0) * FIRST_ERRORS * first_error * plan.errors) * far
+    lift = np.float32(SECOND_ERRORS * second_error * plan.errors) * far
 
     weights = first_weights(v[: frame.d])
-    gain = np.float32((1.0 if metric == "ip" else 2.0) * weights.unit / mean_alignment(frame.d))
-    twice = weights.agreement(pivots.bits[rows, : frame.d]).astype(np.float32)
-    e1 = base - pivots.sizes[rows] * (twice * gain - pivots.offsets[rows])
-    bucket1 = bucket(e1, low, unit, FIRST_BUCKETS, FIRST_PER_UNIT)
-    keeps = bucket1 <= thresholds(bucket1, groups, plan.survivors, plan.first, visited, FIRST_BUCKETS)[groups]
-    judges = bucket1 <= thresholds(bucket1, groups, plan.reference, plan.first, visited, FIRST_BUCKETS)[groups]
+    gain = np.float32((1.0 if ip else 2.0) * weights.unit / mean_alignment(frame.d))
+    agreement, total = weights.agreement(pivots.bits[rows, : frame.d]), int(weights.w.sum())
+    scaled, middle = (agreement + total).astype(np.float32) * gain, np.float32(total) * gain
+
+    def nearness(shifts: F32) -> F32:
+        """What the first plane takes off a row's base."""
+        return pivots.sizes[rows] * ((scaled + (shifts - middle)[groups]) - pivots.offsets[rows])
 
     c = plane_weights(frame.d, frame.m)
     tail = tail_weights((v * np.repeat(c, frame.d))[frame.d :])
+    start = agreement.astype(np.float32) * np.float32(weights.unit * float(c[0]))
     rest = tail.agreement(pivots.bits[rows, frame.d :]).astype(np.float32) * np.float32(tail.unit)
-    e2 = base + (pivots.biases[rows] - (twice * np.float32(weights.unit * float(c[0])) + rest) * pivots.scales[rows])
-    bucket2 = bucket(e2, low, unit, SECOND_BUCKETS, SECOND_PER_UNIT)
-    limits = thresholds(bucket2[judges], groups[judges], plan.rank, plan.first, visited, SECOND_BUCKETS)
-    return Found(rows[keeps & (bucket2 <= limits[groups])], len(rows), int(keeps.sum()))
+
+    def distance(lifts: F32) -> F32:
+        """By all planes."""
+        return bases[groups] + (pivots.biases[rows] - ((start + rest) + lifts[groups]) * pivots.scales[rows])
+
+    none = np.zeros(len(order), dtype=np.float32)
+    near = np.where(groups < first, nearness(none) - bases[groups], -np.float32(np.inf))
+    reference = near >= np.sort(near)[::-1][min(plan.reference, int(seen[first - 1])) - 1]
+    plain = distance(none)
+    limit = np.sort(plain[reference])[k - 1]
+    kept = nearness(reach) >= (bases - limit)[groups]
+    # Those that set the limit are kept whatever their first plane says: so there are k at the least.
+    worth = (kept & (distance(lift) <= limit)) | (reference & (plain <= limit))
+    return Found(rows[worth], len(rows), int(reference.sum()) + int(kept.sum()))
 
 
 def search_pivots(pivots: Pivots, query: F32, k: int, effort: float, allowed: Bools | None = None) -> tuple[I64, F32]:
