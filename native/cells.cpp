@@ -149,6 +149,14 @@ void Cells::read(int64_t c, uint32_t slot, uint8_t* to, CellNumbers& given) cons
     read_tail(tail + 3, to);
 }
 
+std::pair<float, float> Cells::first_numbers(uint32_t place) const {
+    const int64_t inside = in_run(place);
+    const uint8_t* pair = runs_.scan(place >> shape_.run_shift) + inside / PAIR * pair_stride_;
+    uint32_t both;
+    std::memcpy(&both, pair + shape_.scan_bytes() * PAIR + 4 * (inside % PAIR), 4);
+    return {from_upper_half(both & 0xffff), from_upper_half(both >> 16)};
+}
+
 int64_t Cells::bytes() const {
     int64_t total = runs_.bytes() + owners_.bytes() + sizes_.bytes();
     for (const auto& list : lists_) total += list.bytes() + static_cast<int64_t>(sizeof list);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "blocks.h"
@@ -77,6 +78,9 @@ public:
     const uint32_t* rest_at(uint32_t place) const {
         return reinterpret_cast<const uint32_t*>(runs_.rest(place >> shape_.run_shift)) + in_run(place) * shape_.rest_words();
     }
+
+    // Size and offset of the row there, as the first stage has them.
+    std::pair<float, float> first_numbers(uint32_t place) const;
 
     int64_t bytes() const;
     void raw_memory(std::vector<uint8_t>& all) const;

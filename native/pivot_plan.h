@@ -21,7 +21,7 @@ inline Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allo
     const double wanted = static_cast<double>(k), growth = effort < 1.0 ? std::sqrt(effort) : effort;
     auto whole = [](double number) { return static_cast<int64_t>(std::min(std::ceil(number), 1e15)); };
     Plan plan;
-    plan.first = whole(200.0 + 30.0 * wanted);
+    plan.first = whole(100.0 + 20.0 * wanted + static_cast<double>(records) / 512.0);
     plan.probed = std::max<int64_t>(1, whole(effort * probes * share));
     plan.reference = whole(10.0 + 5.0 * wanted);
     plan.few = whole(std::max(wanted, growth * (10.0 + 3.0 * wanted)));

@@ -32,13 +32,14 @@ void ask_for(const void* from, int64_t bytes) {
 // Rows that a kernel has kept; see CellFound.
 class Kept {
 public:
-    explicit Kept(size_t room) { grow(room); }
     size_t size() const { return size_; }
     uint32_t place(size_t i) const { return places_[i]; }
+    uint32_t group(size_t i) const { return groups_[i]; }
+    uint16_t score(size_t i) const { return scores_[i]; }
     CellFound all() const { return from(0); }
     // Where a kernel may write `most` more.
     CellFound room(size_t most) {
-        if (size_ + most > room_) grow(2 * (size_ + most));
+        if (size_ + most > room_) grow(std::max<size_t>(2 * (size_ + most), 4096));
         return from(size_);
     }
     void add(int64_t n) { size_ += static_cast<size_t>(n); }
@@ -83,12 +84,11 @@ public:
         prepare();
         CellOrder order(keys_.get(), cells_, pivots_.centres_, plan_.probed);
         find_path(order);
-        const int64_t referred = find_limit(wanted, found);
-        const int64_t kept = judge(found);
-        // Those that set the limit came first, and most of them came again.
-        std::sort(found.begin(), found.end());
-        found.erase(std::unique(found.begin(), found.end()), found.end());
-        return {seen_, referred + kept};
+        find_limit(wanted);
+        set_limits();
+        const auto referred = static_cast<int64_t>(best_.size());
+        take_overlooked(found);
+        return {seen_, referred + judge(found)};
     }
 
 private:
@@ -176,32 +176,40 @@ private:
     }
     const uint32_t* path_masks() const { return masks_.empty() ? nullptr : path_masks_.data(); }
 
-    // How far the k-th neighbour is at most, by the codes of the best rows of the first cells; those within go to `found`.
-    int64_t find_limit(int64_t wanted, std::vector<uint32_t>& found) {
+    // How far the k-th neighbour is at most, by the codes of the best rows of the first cells, which are then in best_.
+    void find_limit(int64_t wanted) {
         const size_t all = first_pairs_ * static_cast<size_t>(PAIR);
-        Kept best(all);
+        best_.room(all);
         std::unique_ptr<float[]> near(new float[all]);
         limits_.resize(bases_.size());
         for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
         const int64_t n = kernels_.score_cells(scan_, pairs_.data(), static_cast<int64_t>(first_pairs_), limits_.data(),
-                                               path_masks(), best.all(), near.get());
+                                               path_masks(), best_.all(), near.get());
         const float threshold = kernels_.largest(near.get(), n, std::min(plan_.reference, n));
-        best.add(kernels_.keep_near(best.all(), near.get(), n, threshold));
-        for (size_t i = 0; i < best.size(); ++i) ask_for(cells_.rest_at(best.place(i)), 1);
+        best_.add(kernels_.keep_near(best_.all(), near.get(), n, threshold));
+        for (size_t i = 0; i < best_.size(); ++i) ask_for(cells_.rest_at(best_.place(i)), 1);
         lifts_.assign(bases_.size(), 0.0f);
-        refine(best);
-        for (size_t i = 0; i < best.size(); ++i) near[i] = -distances_[i];
-        limit_ = -kernels_.largest(near.get(), static_cast<int64_t>(best.size()), wanted);
-        take(best.size(), found);
-        return static_cast<int64_t>(best.size());
+        refine(best_);
+        for (size_t i = 0; i < best_.size(); ++i) near[i] = -distances_[i];
+        limit_ = -kernels_.largest(near.get(), static_cast<int64_t>(best_.size()), wanted);
+    }
+
+    // Those that set the limit but would not pass the first stage.
+    void take_overlooked(std::vector<uint32_t>& found) const {
+        for (size_t i = 0; i < best_.size(); ++i) {
+            if (distances_[i] > limit_) continue;
+            const CellLimit& limit = limits_[best_.group(i)];
+            const auto [size, offset] = cells_.first_numbers(best_.place(i));
+            const float key = size * ((static_cast<float>(best_.score(i)) * scan_.gain + limit.shift) - offset);
+            if (!(key >= limit.least)) found.push_back(rests_[i][-1]);
+        }
     }
 
     // All rows of the path, by one plane and then by all.
     int64_t judge(std::vector<uint32_t>& found) {
-        set_limits();
         constexpr size_t TOGETHER = 16;
         const size_t count = pairs_.size() - CELL_AHEAD;
-        Kept kept(4096);
+        Kept kept;
         const uint32_t* masks = path_masks();
         for (size_t at = 0; at < count; at += TOGETHER) {
             const size_t some = std::min(TOGETHER, count - at), before = kept.size();
@@ -212,7 +220,12 @@ private:
                 for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
         }
         refine(kept);
-        take(kept.size(), found);
+        for (size_t i = 0; i < kept.size(); ++i) {
+            if (distances_[i] > limit_) continue;
+            const uint32_t row = rests_[i][-1];
+            found.push_back(row);
+            ask_for(rows_.vector(row), 4 * d_);
+        }
         return static_cast<int64_t>(kept.size());
     }
 
@@ -245,16 +258,6 @@ private:
         kernels_.refine_cells(tails_, rests_.get(), kept.all(), static_cast<int64_t>(n), distances_.get());
     }
 
-    // Those of the n that were refined that lie within the limit.
-    void take(size_t n, std::vector<uint32_t>& found) const {
-        for (size_t i = 0; i < n; ++i) {
-            if (distances_[i] > limit_) continue;
-            const uint32_t row = rests_[i][-1];
-            found.push_back(row);
-            ask_for(rows_.vector(row), 4 * d_);
-        }
-    }
-
     const Pivots& pivots_;
     const Cells& cells_;
     const Rows& rows_;
@@ -270,6 +273,7 @@ private:
     float middle_ = 0.0f;
     CellTails tails_{};
     float limit_ = 0.0f;
+    Kept best_;  // of the first cells
     std::vector<CellPair> pairs_;
     size_t first_pairs_ = 0;            // those of the first cells,
     int64_t first_rows_ = 0;            // and their rows that may be found

@@ -26,8 +26,9 @@ from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_we
 
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: The first cells are as many as it takes to see so many rows: a number, and as many for each of the k neighbours.
-FIRST, FIRST_PER_K = 200.0, 30.0
+#: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and a part
+#: of all records.
+FIRST, FIRST_PER_K, FIRST_PART = 100.0, 20.0, 512.0
 #: Rows of the first cells whose codes are read in full for D: a number, and as many for each of the k neighbours.
 REFERENCE, REFERENCE_PER_K = 10.0, 5.0
 #: At effort 1, where no more rows than this may be found, all of them get true distances.
@@ -48,7 +49,7 @@ LARGEST_QUERY = 63.0
 
 @dataclass(frozen=True)
 class PivotPlan:
-    """Effort decides nothing of the `first` and the `reference` rows; cells `probed`, `few` and `errors` grow with it."""
+    """Effort decides nothing of the `first` and `reference` rows; cells `probed`, `few` and `errors` grow with it."""
 
     first: int
     probed: int
@@ -64,7 +65,7 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     """
     share = records / max(1, allowed)
     probes_at_one = float(probes) if probes else max(LEAST_PROBES, PROBES_PER_ROOT * math.sqrt(cells))
-    first = math.ceil(FIRST + FIRST_PER_K * k)
+    first = math.ceil(FIRST + FIRST_PER_K * k + records / FIRST_PART)
     probed = max(1, math.ceil(min(effort * probes_at_one * share, cells)))
     reference = math.ceil(REFERENCE + REFERENCE_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
