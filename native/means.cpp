@@ -94,12 +94,13 @@ void Means::keys(const float* values, float share, float* keys) const {
     const int64_t fours = groups(d_);
     Wiped<uint8_t> query(4 * fours);
     std::fill_n(query.at(0), 4 * fours, static_cast<uint8_t>(SHIFT));
-    double top = 0.0;
-    for (int64_t j = 0; j < d_; ++j) top = std::max(top, std::fabs(static_cast<double>(values[j])));
-    const double scale = top > 0.0 ? 63.0 / top : 0.0;
+    const auto top = static_cast<double>(active().greatest_size(values, d_));
+    Wiped<int32_t> whole(d_);
+    active().whole_sizes(values, d_, top > 0.0 ? 63.0 / top : 0.0, whole.at(0));
+    // Without a branch: signs cannot be predicted.
     for (int64_t j = 0; j < d_; ++j) {
-        const auto size = static_cast<int32_t>(std::fabs(static_cast<double>(values[j])) * scale + 0.5);
-        *query.at(j) = static_cast<uint8_t>(SHIFT + (values[j] < 0.0f ? -size : size));
+        const int32_t negative = -static_cast<int32_t>(values[j] < 0.0f);
+        *query.at(j) = static_cast<uint8_t>(SHIFT + ((*whole.at(j) ^ negative) - negative));
     }
     const auto step = static_cast<float>(top / 63.0);
     active().mean_keys({query.at(0), fours, share > 0.0f ? 2.0f * step : step, share},

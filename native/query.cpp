@@ -14,6 +14,14 @@ namespace {
 constexpr int64_t CHUNK_BITS = CHUNK_BYTES * 8;
 constexpr double PI = 3.14159265358979323846;
 
+// One number for each pattern of four bits, and which patterns have a bit set.
+typedef uint8_t Sixteen __attribute__((vector_size(16)));
+constexpr uint8_t O = 0, I = 255;
+constexpr Sixteen WITH_BIT[4] = {{O, I, O, I, O, I, O, I, O, I, O, I, O, I, O, I},
+                                 {O, O, I, I, O, O, I, I, O, O, I, I, O, O, I, I},
+                                 {O, O, O, O, I, I, I, I, O, O, O, O, I, I, I, I},
+                                 {O, O, O, O, O, O, O, O, I, I, I, I, I, I, I, I}};
+
 // Whole weights for the first-stage bits: the largest scale at which no chunk's weights add up to more than 255, nor all of
 // them to more than sixteen bits hold. Returns it.
 double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& weights) {
@@ -29,15 +37,8 @@ double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& 
     double scale = heaviest > 0.0 ? static_cast<double>(most) / heaviest : 0.0;
     for (;;) {
         bool fits = true;
-        for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
-            int32_t sum = 0;
-            for (int64_t j = from; j < std::min(bits, from + CHUNK_BITS); ++j) {
-                const double v = std::fabs(static_cast<double>(values[j]));
-                weights[static_cast<size_t>(j)] = static_cast<int32_t>(v * scale + 0.5);
-                sum += weights[static_cast<size_t>(j)];
-            }
-            fits = fits && sum <= most;
-        }
+        for (int64_t from = 0; from < bits; from += CHUNK_BITS)
+            fits = active().whole_sizes(values + from, std::min(bits - from, CHUNK_BITS), scale, weights.data() + from) <= most && fits;
         if (fits) return scale;
         scale = scale * 0.99;
     }
@@ -114,15 +115,13 @@ double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tab
     for (int64_t group = 0; group < 2 * bytes; ++group) {
         uint8_t* table = tables.data() + group * 16;
         const int64_t first = group * 4, count = std::max<int64_t>(0, std::min<int64_t>(4, bits - first));
-        // Pattern 0 agrees with the negative ones; each bit that is set gains its weight or loses it (modulo 256).
-        for (int64_t b = 0; b < count; ++b)
-            if (!(values[first + b] >= 0.0f)) table[0] = static_cast<uint8_t>(table[0] + weights[static_cast<size_t>(first + b)]);
-        for (int64_t b = 0; b < 4; ++b) {
-            const int32_t w = b < count ? weights[static_cast<size_t>(first + b)] : 0;
-            const auto gained = static_cast<uint8_t>(b < count && values[first + b] >= 0.0f ? w : -w);
-            for (int64_t pattern = 0; pattern < int64_t{1} << b; ++pattern)
-                table[pattern + (int64_t{1} << b)] = static_cast<uint8_t>(table[pattern] + gained);
+        Sixteen total{};
+        for (int64_t b = 0; b < count; ++b) {
+            const auto w = static_cast<uint8_t>(weights[static_cast<size_t>(first + b)]);
+            const Sixteen all = Sixteen{} + w, set = all & WITH_BIT[b];
+            total += values[first + b] >= 0.0f ? set : all ^ set;
         }
+        std::memcpy(table, &total, sizeof total);
     }
     half = 0;
     for (int32_t w : weights) half += w;
@@ -135,19 +134,13 @@ double tail_weights(const float* values, int64_t bits, std::vector<uint8_t>& wei
     weights.assign(static_cast<size_t>(words * 32), 0);
     signs.assign(static_cast<size_t>(words), 0);
     half = 0;
-    double largest = 0.0;
-    for (int64_t j = 0; j < bits; ++j) largest = std::max(largest, std::fabs(static_cast<double>(values[j])));
+    const auto largest = static_cast<double>(active().greatest_size(values, bits));
     if (largest == 0.0) return 0.0;
     const double scale = 127.0 / largest;
-    // Apart from each other, so that the first is a plain loop.
-    uint8_t* to = weights.data();
-    for (int64_t j = 0; j < bits; ++j) {
-        const auto w = static_cast<int32_t>(std::fabs(static_cast<double>(values[j])) * scale + 0.5);
-        to[j] = static_cast<uint8_t>(w);
-        half += w;
-    }
-    for (int64_t j = 0; j < bits; ++j)
-        signs[static_cast<size_t>(j / 32)] |= static_cast<uint32_t>(values[j] >= 0.0f) << (j % 32);
+    Wiped<int32_t> whole(bits);
+    half = active().whole_sizes(values, bits, scale, whole.at(0));
+    for (int64_t j = 0; j < bits; ++j) weights[static_cast<size_t>(j)] = static_cast<uint8_t>(*whole.at(j));
+    active().sign_words(values, bits, signs.data());
     return 1.0 / scale;
 }
 

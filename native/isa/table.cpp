@@ -31,6 +31,9 @@ int64_t score_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*
 int64_t keep_near(CellFound, const float*, int64_t, float);
 void refine_cells(const CellTails&, const uint32_t* const*, const CellFound&, int64_t, float*);
 int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
+float greatest_size(const float*, int64_t);
+int32_t whole_sizes(const float*, int64_t, double, int32_t*);
+void sign_words(const float*, int64_t, uint32_t*);
 void expand(const uint8_t*, uint16_t*);
 void activate(const float*, int64_t, float*);
 
@@ -67,6 +70,9 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          keep_near,
                          refine_cells,
                          scan_bucket,
+                         greatest_size,
+                         whole_sizes,
+                         sign_words,
                          expand,
                          activate};
 

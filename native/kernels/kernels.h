@@ -196,6 +196,11 @@ struct Kernels {
                          float* distances);
     // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
     int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
+    // The largest |v| of n numbers; |v| * scale rounded to the nearest of each, which must fit, and their sum; and a bit for each,
+    // set where v >= 0, in words of 32.
+    float (*greatest_size)(const float* values, int64_t n);
+    int32_t (*whole_sizes)(const float* values, int64_t n, double scale, int32_t* out);
+    void (*sign_words)(const float* values, int64_t n, uint32_t* words);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.
