@@ -228,6 +228,12 @@ LETHEVEC_INLINE int64_t take(const Task& task, const uint32_t* reached, int64_t 
 template <int N>
 LETHEVEC_INLINE void score_chunk(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
 #if defined(LETHEVEC_ISA_AVX512)
+    if (N > 1 && q.wide && to - from == CHUNK_BYTES) {
+        for (int i = 0; i < N / 2; ++i)
+            _mm512_storeu_si512(sums + i * PAIR, pair_scores<CHUNK_BYTES>(q.wide + wide_tables(from),
+                                                                          codes + (i * q.bytes + from) * PAIR));
+        return;
+    }
     if (N > 1 && q.wide) {
         __m512i sum[(N + 1) / 2];
         for (int i = 0; i < N / 2; ++i) sum[i] = _mm512_setzero_si512();
@@ -305,6 +311,68 @@ LETHEVEC_INLINE int64_t scan_all(const Task& task, const uint8_t* codes, const f
     return count;
 }
 
+#if defined(LETHEVEC_ISA_AVX512)
+
+// The same for eight-bit scores with wide tables, pair by pair.
+template <bool KEYED, int BYTES>
+LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
+                                   int64_t blocks, Found found) {
+    alignas(64) uint8_t scores[TILE * BLOCK];
+    uint32_t reached[TILE];
+    const __m512i whole = _mm512_set1_epi8(static_cast<char>(task.whole));
+    const uint8_t* tables = task.query.wide;
+    int64_t count = 0;
+    for (int64_t from = 0; from < blocks; from += TILE) {
+        const int64_t n = blocks - from < TILE ? blocks - from : TILE;
+        int64_t i = 0;
+        for (; i + 2 <= n; i += 2) {
+            const int64_t b = from + i;
+            uint64_t mask;
+            __builtin_memcpy(&mask, masks + b, sizeof mask);
+            if (mask) {
+                const __m512i sums = pair_scores<BYTES>(tables, codes + b * BYTES * BLOCK);
+                _mm512_store_si512(scores + i * BLOCK, sums);
+                mask &= KEYED ? may_reach(task.filter, sums, norms + b * BLOCK) : _mm512_cmpge_epu8_mask(sums, whole);
+            }
+            __builtin_memcpy(reached + i, &mask, sizeof mask);
+        }
+        if (i < n)
+            scan_group<KEYED, 1>(task, codes + place_in_pairs(from + i, BYTES), norms + (from + i) * BLOCK, masks + from + i,
+                                 scores + i * BLOCK, reached + i);
+        count = take<KEYED>(task, reached, n, from * BLOCK, scores, norms + from * BLOCK, found, count);
+    }
+    return count;
+}
+
+template <bool KEYED>
+int64_t scan_wide(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks, int64_t blocks,
+                  Found found) {
+    switch (task.query.bytes) {
+#define LETHEVEC_SCAN_PAIRS(BYTES) \
+    case BYTES: return scan_pairs<KEYED, BYTES>(task, codes, norms, masks, blocks, found);
+        LETHEVEC_SCAN_PAIRS(1)
+        LETHEVEC_SCAN_PAIRS(2)
+        LETHEVEC_SCAN_PAIRS(3)
+        LETHEVEC_SCAN_PAIRS(4)
+        LETHEVEC_SCAN_PAIRS(5)
+        LETHEVEC_SCAN_PAIRS(6)
+        LETHEVEC_SCAN_PAIRS(7)
+        LETHEVEC_SCAN_PAIRS(8)
+        LETHEVEC_SCAN_PAIRS(9)
+        LETHEVEC_SCAN_PAIRS(10)
+        LETHEVEC_SCAN_PAIRS(11)
+        LETHEVEC_SCAN_PAIRS(12)
+        LETHEVEC_SCAN_PAIRS(13)
+        LETHEVEC_SCAN_PAIRS(14)
+        LETHEVEC_SCAN_PAIRS(15)
+        LETHEVEC_SCAN_PAIRS(16)
+#undef LETHEVEC_SCAN_PAIRS
+    }
+    return 0;
+}
+
+#endif
+
 // The keys of N blocks, wherever they lie.
 template <int N>
 LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
@@ -351,6 +419,11 @@ int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const f
     if (query.bytes > CHUNK_BYTES) return scan_kind<uint16_t>(task, codes, norms, masks, blocks, found);
 #if defined(LETHEVEC_NORM_FILTER)
     if (kind != KEY_SCORE && blocks > 0) task.filter = make_filter(query, kind, norms, threshold);
+#endif
+#if defined(LETHEVEC_ISA_AVX512)
+    if (query.wide)
+        return kind == KEY_SCORE ? scan_wide<false>(task, codes, norms, masks, blocks, found)
+                                 : scan_wide<true>(task, codes, norms, masks, blocks, found);
 #endif
     return scan_kind<uint8_t>(task, codes, norms, masks, blocks, found);
 }
