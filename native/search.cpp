@@ -56,7 +56,8 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
 // One thread's search of the rows, with its working memory.
 class Searcher {
 public:
-    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them.
+    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them. It
+    // may be empty where all rows may be, unless Hamming ranking or a source looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
         : index_(index),
           rows_(index.rows_),
@@ -149,13 +150,26 @@ private:
                     visit(static_cast<uint32_t>(c * rows_.chunk_rows() + b * BLOCK + __builtin_ctz(mask)));
     }
 
-    // Appends to found_ and scores_ the rows of the blocks from chunk c on whose first-stage key reaches the threshold.
-    void scan_blocks(int64_t c, int64_t blocks, float threshold) {
+    // Appends to found_ and scores_ the rows of those in use from chunk c on whose first-stage key reaches the threshold.
+    void scan_rows(int64_t c, int64_t used, float threshold) {
+        if (!masks_.empty())
+            return scan_blocks(c, 0, (used + BLOCK - 1) / BLOCK, masks_.data() + c * (rows_.chunk_rows() / BLOCK), threshold);
+        // Only the last block can be part empty.
+        const int64_t full = used / BLOCK;
+        scan_blocks(c, 0, full, nullptr, threshold);
+        const uint32_t last = (uint32_t{1} << used % BLOCK) - 1;
+        if (last) scan_blocks(c, full, 1, &last, threshold);
+    }
+
+    // The same for blocks from the block `first` of chunk c on.
+    void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold) {
         const Chunk& chunk = rows_.chunk(c);
-        const int64_t count = kernels_.scan(query_.scan, query_.kind, chunk.scan, chunk.norms,
-                                            masks_.data() + c * (rows_.chunk_rows() / BLOCK), blocks, threshold,
-                                            {run_rows_.get(), run_scores_.get(), run_norms_.get()});
-        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows());
+        const int64_t row = first * BLOCK;
+        const int64_t count =
+            kernels_.scan(query_.scan, query_.kind, chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes),
+                          chunk.norms + row, chunk.classes + row, masks, blocks, threshold,
+                          {run_rows_.get(), run_scores_.get(), run_norms_.get()});
+        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + row);
         for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
         found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
         scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
@@ -175,7 +189,7 @@ private:
             // Chunks whose norms and codes lie side by side go together.
             chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
             const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
-            scan_blocks(c, (used + BLOCK - 1) / BLOCK, threshold);
+            scan_rows(c, used, threshold);
         }
     }
 
@@ -276,7 +290,10 @@ private:
                 const Chunk& chunk = rows_.chunk(b / per_chunk);
                 codes.push_back(chunk.scan + place_in_pairs(b % per_chunk, rows_.layout().scan_bytes));
                 norms.push_back(chunk.norms + b % per_chunk * BLOCK);
-                masks.push_back(masks_[static_cast<size_t>(b)]);
+                const int64_t left = rows_.size() - b * BLOCK;
+                masks.push_back(!masks_.empty() ? masks_[static_cast<size_t>(b)]
+                                : left < BLOCK  ? (uint32_t{1} << left) - 1
+                                                : UINT32_MAX);
             }
         const auto n = static_cast<int64_t>(codes.size());
         std::vector<float> keys(codes.size() * BLOCK);
@@ -317,7 +334,8 @@ private:
         }
         keys_of_found();
         if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest_key(plan.reference);
-        if (plan.survivors < static_cast<int64_t>(found_.size())) keep_found(largest_key(plan.survivors));
+        if (plan.survivors < static_cast<int64_t>(found_.size()))
+            keep_found(plan.survivors == plan.reference ? reference_key_ : largest_key(plan.survivors));
     }
 
     // Drops what does not reach a threshold.
@@ -494,7 +512,8 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
                          int64_t allowed_n, int64_t threads, int64_t* ids, float* distances) const {
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint32_t> masks;
-    const bool all = allowed == nullptr && source_ && source_->ranks();
+    // Masks that let everything pass are made only for those who look at them.
+    const bool all = allowed == nullptr && (source_ ? source_->ranks() : !settings_.hamming);
     const int64_t eligible = all ? rows_.size() : fill_masks(rows_, allowed, allowed_n, masks);
     std::mutex adding;
     SearchWork total;

@@ -76,6 +76,15 @@ LETHEVEC_INLINE float pairwise(float* sum) {
     return sum[0];
 }
 
+#if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
+// The same for eight sums that are left, without a detour through memory.
+LETHEVEC_INLINE float pairwise(__m256 eight) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+#endif
+
 template <class Term>
 LETHEVEC_INLINE float lane_sum(int64_t d, Term term) {
     constexpr int PARTS = SUMS / LANES;
@@ -84,16 +93,33 @@ LETHEVEC_INLINE float lane_sum(int64_t d, Term term) {
     int64_t j = 0;
     for (; j + SUMS <= d; j += SUMS)
         for (int k = 0; k < PARTS; ++k) part[k] = part[k] + term.lanes(j + k * LANES);
+#if defined(LETHEVEC_ISA_AVX512)
+    // Lanes past the end add zero, which changes no sum: none of them is a negative zero.
+    if (j < d) part[0] = part[0] + term.some(j, static_cast<__mmask16>((1u << (d - j)) - 1u));
+    const __m512 all = (__m512)part[0];
+    return pairwise(_mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1)));
+#else
+#if defined(LETHEVEC_ISA_AVX2)
+    if (j == d) return pairwise(_mm256_add_ps((__m256)part[0], (__m256)part[1]));
+#endif
     alignas(64) float sum[SUMS];
     for (int k = 0; k < PARTS; ++k) store(sum + k * LANES, part[k]);
     for (int k = 0; j + k < d; ++k) sum[k] = sum[k] + term.one(j + k);
     return pairwise(sum);
+#endif
 }
+
+#if defined(LETHEVEC_ISA_AVX512)
+LETHEVEC_INLINE f32s load_some(const float* p, __mmask16 which) { return (f32s)_mm512_maskz_loadu_ps(which, p); }
+#endif
 
 struct Product {
     const float *a, *b;
     LETHEVEC_INLINE f32s lanes(int64_t j) const { return load(a + j) * load(b + j); }
     LETHEVEC_INLINE float one(int64_t j) const { return a[j] * b[j]; }
+#if defined(LETHEVEC_ISA_AVX512)
+    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const { return load_some(a + j, which) * load_some(b + j, which); }
+#endif
 };
 
 struct SquaredDifference {
@@ -106,6 +132,12 @@ struct SquaredDifference {
         const float t = a[j] - b[j];
         return t * t;
     }
+#if defined(LETHEVEC_ISA_AVX512)
+    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const {
+        const f32s t = load_some(a + j, which) - load_some(b + j, which);
+        return t * t;
+    }
+#endif
 };
 
 }  // namespace
