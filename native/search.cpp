@@ -21,6 +21,8 @@ namespace {
 
 constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
+// How near to ask for memory: into the second cache. The first has room for few that are on their way, and the rest would wait.
+constexpr int NEAR = 2;
 constexpr int64_t SAMPLE_BLOCKS = 128;
 constexpr int64_t RUN_ROWS = 1 << 14;
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
@@ -321,6 +323,11 @@ private:
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
     void find_survivors(const SearchPlan& plan) {
         reference_key_ = LOWEST;
+        // More than will be found, as a rule.
+        const auto room = static_cast<size_t>(2 * plan.survivors + 256);
+        found_.reserve(room);
+        scores_.reserve(room);
+        if (query_.kind != KEY_SCORE) norms_.reserve(room);
         work.scanned += eligible_;  // once: how often it took is a matter of where the rows lie
         if (plan.survivors >= eligible_) {
             scan(LOWEST);
@@ -369,9 +376,17 @@ private:
         factors_.resize(n);
         refined_.resize(n);
         if (want_distance) estimated_.resize(n);
-        for (size_t i = 0; i < n; ++i) tails_[i] = rows_.tail(found_[i]);
-        kernels_.disagreements(tails_.data(), static_cast<int64_t>(n), query_.tail_signs.data(), query_.tail_weights.data(),
-                               words, differ_.data(), factors_.data());
+        // Tails are scattered: many are asked for at once, so that they wait for each other and not for us.
+        constexpr size_t TOGETHER = 4096;
+        for (size_t from = 0; from < n; from += TOGETHER) {
+            const size_t to = std::min(n, from + TOGETHER);
+            for (size_t i = from; i < to; ++i) {
+                tails_[i] = rows_.tail(found_[i]);
+                __builtin_prefetch(tails_[i], 0, NEAR);
+            }
+            kernels_.disagreements(tails_.data() + from, static_cast<int64_t>(to - from), query_.tail_signs.data(),
+                                   query_.tail_weights.data(), words, differ_.data() + from, factors_.data() + from);
+        }
         const PreparedQuery& query = query_;
         const uint16_t* scores = scores_.data();
         const uint32_t* differ = differ_.data();
@@ -420,12 +435,12 @@ private:
     // The true distances of what was found, in estimated_.
     void rerank() {
         const int64_t d = rows_.layout().dim;
-        constexpr size_t AHEAD = 16;
-        const size_t n = found_.size();
+        // As many as leave room for others in the cache that they come to.
+        const size_t n = found_.size(), ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / (4 * d)));
         estimated_.resize(n);
-        for (size_t i = 0; i < std::min(AHEAD, n); ++i) ask_for(found_[i]);
+        for (size_t i = 0; i < std::min(ahead, n); ++i) ask_for(found_[i]);
         for (size_t i = 0; i < n; ++i) {
-            if (i + AHEAD < n) ask_for(found_[i + AHEAD]);
+            if (i + ahead < n) ask_for(found_[i + ahead]);
             const uint32_t row = found_[i];
             const float* x = rows_.vector(row);
             float distance = 0.0f;
@@ -452,8 +467,8 @@ private:
     // Vectors are scattered over more memory than any cache holds.
     void ask_for(uint32_t row) const {
         const auto* at = reinterpret_cast<const char*>(rows_.vector(row));
-        for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte);
-        if (query_.kind == KEY_SCORE) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row));
+        for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+        if (query_.kind == KEY_SCORE) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row), 0, NEAR);
     }
 
     const Index& index_;
