@@ -287,7 +287,10 @@ private:
         std::vector<const uint8_t*> codes;
         std::vector<const float*> norms;
         std::vector<uint32_t> masks;
-        for (int64_t pair = 0; pair < blocks; pair += step)
+        for (int64_t pair = 0; pair < blocks; pair += step) {
+            const Chunk& own = rows_.chunk(pair / per_chunk);
+            const uint8_t* at = own.scan + place_in_pairs(pair % per_chunk, rows_.layout().scan_bytes);
+            for (int64_t g = 0; g < rows_.layout().scan_bytes; ++g) __builtin_prefetch(at + g * PAIR, 0, NEAR);
             for (int64_t b = pair; b < std::min(pair + 2, blocks); ++b) {
                 const Chunk& chunk = rows_.chunk(b / per_chunk);
                 codes.push_back(chunk.scan + place_in_pairs(b % per_chunk, rows_.layout().scan_bytes));
@@ -297,6 +300,7 @@ private:
                                 : left < BLOCK  ? (uint32_t{1} << left) - 1
                                                 : UINT32_MAX);
             }
+        }
         const auto n = static_cast<int64_t>(codes.size());
         std::vector<float> keys(codes.size() * BLOCK);
         kernels_.block_keys(query_.scan, query_.kind, codes.data(), norms.data(), n, keys.data());

@@ -22,26 +22,29 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
     i = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     if (WORDS > 0) {
-        // Up to four words at once, and four rows in the quarters of 64 bits, so that their parts are added up together.
-        constexpr auto USED = static_cast<__mmask16>((1u << WORDS) - 1u);
-        const __m512i first = _mm512_maskz_loadu_epi8(WORDS > 1 ? ~0ull : 0xffffffffull, weights);
+        // The words of a code are masks for its weights. Two weights add up to less than 256, so the second 64 are added to the
+        // first; and the parts of four rows, in the quarters of 64 bits, are added up together.
+        const __m512i first = _mm512_loadu_si512(weights);
         const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3 ? ~0ull : WORDS > 2 ? 0xffffffffull : 0ull, weights + 64);
-        const __m128i own = _mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), query);
+        const auto words_at = [](const uint32_t* at, int64_t count) {
+            uint64_t two = 0;
+            __builtin_memcpy(&two, at, static_cast<uint64_t>(4 * count));
+            return two;
+        };
+        const __mmask64 own = words_at(query, 2), own_second = WORDS > 2 ? words_at(query + 2, WORDS - 2) : 0;
         for (; i + 4 <= n; i += 4) {
             __m512i total = _mm512_setzero_si512();
             for (int k = 0; k < 4; ++k) {
                 if (i + k + TAILS_AHEAD < n) ask_for(tails[i + k + TAILS_AHEAD], words);
-                const __m128i differing =
-                    _mm_xor_si128(_mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), tails[i + k] + 1), own);
-                const auto low = static_cast<uint64_t>(_mm_cvtsi128_si64(differing));
-                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(low, first), _mm512_setzero_si512());
+                const uint32_t* tail = tails[i + k];
+                __m512i differing = _mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first);
                 if (WORDS > 2) {
-                    const auto high = static_cast<uint64_t>(_mm_extract_epi64(differing, 1));
-                    sum = _mm512_add_epi64(
-                        sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(high, second), _mm512_setzero_si512()));
+                    const __mmask64 rest = _kxor_mask64(words_at(tail + 3, WORDS - 2), own_second);
+                    differing = _mm512_mask_add_epi8(differing, rest, differing, second);
                 }
+                const __m512i sum = _mm512_sad_epu8(differing, _mm512_setzero_si512());
                 total = _mm512_or_si512(total, _mm512_slli_epi64(sum, static_cast<unsigned>(16 * k)));
-                __builtin_memcpy(factors + i + k, tails[i + k], sizeof(float));
+                __builtin_memcpy(factors + i + k, tail, sizeof(float));
             }
             const auto sums = static_cast<uint64_t>(_mm512_reduce_add_epi64(total));
             for (int k = 0; k < 4; ++k) out[i + k] = static_cast<uint32_t>(sums >> (16 * k) & 0xffff);
