@@ -208,7 +208,7 @@ LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t fi
         found.rows[count + i] = static_cast<uint32_t>(first + r);
         found.scores[count + i] = scores[r];
         // Norms are not read otherwise, so they come from afar: by the time they are looked at they are here.
-        if (UNSETTLED<KEYED, Score>) __builtin_prefetch(norms + r);
+        if (UNSETTLED<KEYED, Score>) __builtin_prefetch(norms + r, 0, 2);
         else if (KEYED) found.norms[count + i] = norms[r];
     }
     return count + n;
@@ -355,6 +355,24 @@ int64_t scan_wide(const Task& task, const View& view, Found found) {
 
 #endif
 
+// The eight-bit sums of N blocks, wherever they lie; mostly they are whole pairs.
+template <int N>
+LETHEVEC_INLINE void sum_anywhere(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
+#if defined(LETHEVEC_ISA_AVX512)
+    bool pairs = N > 1 && q.wide;
+    for (int i = 0; i + 1 < N; i += 2) pairs = pairs && codes[i + 1] == codes[i] + BLOCK;
+    if (pairs) {
+        for (int i = 0; i + 1 < N; i += 2) {
+            __m512i sum = _mm512_setzero_si512();
+            sum_wide<1, false>(q, codes[i], from, to, &sum);
+            _mm512_storeu_si512(sums + i * BLOCK, sum);
+        }
+        return;
+    }
+#endif
+    sum_blocks<N, PAIR>(q, codes, from, to, sums);
+}
+
 // The keys of N blocks, wherever they lie.
 template <int N>
 LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
@@ -362,7 +380,7 @@ LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* co
     alignas(64) uint8_t sums[N * BLOCK];
     alignas(64) int32_t scores[N * BLOCK] = {};
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_blocks<N, PAIR>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        sum_anywhere<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] += sums[r];
     }
     if (kind == KEY_SCORE) {
