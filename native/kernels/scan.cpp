@@ -218,8 +218,23 @@ LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t fi
 template <bool KEYED, class Score>
 LETHEVEC_INLINE int64_t settle(const Task& task, const float* norms, Found found, int64_t count) {
     if (!UNSETTLED<KEYED, Score>) return count;
-    int64_t kept = 0;
-    for (int64_t i = 0; i < count; ++i) {
+    int64_t kept = 0, i = 0;
+#if defined(LETHEVEC_ISA_AVX512)
+    // What stays is packed in a register. What is written past it has been read by now.
+    for (; i + 16 <= count; i += 16) {
+        const __m512i rows = _mm512_loadu_si512(found.rows + i), score = widen(found.scores + i);
+        const __m512i twice = _mm512_sub_epi32(_mm512_add_epi32(score, score), _mm512_set1_epi32(task.query.half));
+        const f32s estimate = (f32s)_mm512_cvtepi32_ps(twice), norm = (f32s)_mm512_i32gather_ps(rows, norms, 4);
+        const f32s key = task.kind == KEY_IP ? norm * estimate : norm * (estimate * splat(task.query.gain) - norm);
+        const __mmask16 stay = _mm512_cmp_ps_mask((__m512)key, _mm512_set1_ps(task.threshold), _CMP_GE_OQ);
+        _mm512_storeu_si512(found.rows + kept, _mm512_maskz_compress_epi32(stay, rows));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(found.scores + kept),
+                            _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(stay, score)));
+        _mm512_storeu_ps(found.norms + kept, _mm512_maskz_compress_ps(stay, (__m512)norm));
+        kept += __builtin_popcount(stay);
+    }
+#endif
+    for (; i < count; ++i) {
         const uint32_t row = found.rows[i];
         const uint16_t score = found.scores[i];
         found.rows[kept] = row;
