@@ -22,8 +22,7 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
     i = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     if (WORDS > 0) {
-        // The words of a code are masks for its weights. Two weights add up to less than 256, so the second 64 are added to the
-        // first; and the parts of four rows, in the quarters of 64 bits, are added up together.
+        // The words of a code are masks for its weights; the parts of four rows, in the quarters of 64 bits, are added up together.
         const __m512i first = _mm512_loadu_si512(weights);
         const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3 ? ~0ull : WORDS > 2 ? 0xffffffffull : 0ull, weights + 64);
         const auto words_at = [](const uint32_t* at, int64_t count) {
@@ -37,12 +36,12 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
             for (int k = 0; k < 4; ++k) {
                 if (i + k + TAILS_AHEAD < n) ask_for(tails[i + k + TAILS_AHEAD], words);
                 const uint32_t* tail = tails[i + k];
-                __m512i differing = _mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first);
+                const __m512i zero = _mm512_setzero_si512();
+                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first), zero);
                 if (WORDS > 2) {
                     const __mmask64 rest = _kxor_mask64(words_at(tail + 3, WORDS - 2), own_second);
-                    differing = _mm512_mask_add_epi8(differing, rest, differing, second);
+                    sum = _mm512_add_epi64(sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(rest, second), zero));
                 }
-                const __m512i sum = _mm512_sad_epu8(differing, _mm512_setzero_si512());
                 total = _mm512_or_si512(total, _mm512_slli_epi64(sum, static_cast<unsigned>(16 * k)));
                 __builtin_memcpy(factors + i + k, tail, sizeof(float));
             }
