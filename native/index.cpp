@@ -31,6 +31,7 @@ Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const S
     }
     const int64_t first = source ? 0 : encoder.first_bits();
     layout.scan_bytes = (first + 7) / 8;
+    layout.norm_classes = settings.metric != Metric::cosine && layout.scan_bytes > 0 && layout.scan_bytes <= CHUNK_BYTES;
     layout.tail_words = (encoder.bits - first + 31) / 32;
     layout.has_factor = true;
     return layout;
@@ -207,7 +208,7 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
 
 void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor) {
     const Layout& layout = rows_.layout();
-    rows_.chunk_of(row).norms[rows_.place(row)] = static_cast<float>(norm);
+    rows_.set_norm(row, static_cast<float>(norm));
     if (layout.dim && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * layout.dim));
     if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
     for (int64_t w = 0; w < layout.block_words; ++w) *rows_.block_word(row, w) = word_at(code, encoder_->code_bytes(), w);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "aligned.h"
 #include "encoder.h"
 
 namespace lethevec {
@@ -25,7 +26,7 @@ struct PreparedQuery {
     double norm;                         // |q|
     std::vector<float> vector;           // what true distances are taken to: q, or q/|q| under cosine
     std::vector<uint8_t> tables;         // of the first stage
-    std::vector<uint8_t> wide;           // the same for wider look-ups, where they are used
+    AlignedVector<uint8_t> wide;         // the same for wider look-ups, where they are used: each table is a line of the cache
     std::vector<uint8_t> tail_weights;   // of the bits after the first stage, padded to words of 32
     std::vector<uint32_t> tail_signs;
     int32_t tail_half = 0;

@@ -72,7 +72,9 @@ int64_t Rows::chunk_bytes() const {
            aligned(8 * n * layout_.hamming_words) + aligned(4 * n * layout_.block_words);
 }
 
-int64_t Rows::scanned_bytes() const { return chunk_rows() * chunks_together_ * (4 + layout_.scan_bytes); }
+int64_t Rows::scanned_bytes() const {
+    return chunk_rows() * chunks_together_ * (4 + layout_.norm_classes + layout_.scan_bytes);
+}
 
 Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     const int64_t n = chunk_rows(), at = (c % chunks_together_) * n;
@@ -89,7 +91,8 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
     chunk.blocks = reinterpret_cast<uint32_t*>(take(4 * n * layout_.block_words));
     chunk.norms = reinterpret_cast<float*>(scanned) + at;
-    chunk.scan = scanned + 4 * n * chunks_together_ + at * layout_.scan_bytes;
+    chunk.classes = scanned + 4 * n * chunks_together_ + at;
+    chunk.scan = scanned + (4 + layout_.norm_classes) * n * chunks_together_ + at * layout_.scan_bytes;
     return chunk;
 }
 
@@ -267,11 +270,21 @@ void Rows::remove(uint32_t row) {
     if (size_ == (chunks() - 1) * chunk_rows()) drop_chunk();
 }
 
+void Rows::set_norm(uint32_t row, float norm) {
+    chunk_of(row).norms[place(row)] = norm;
+    if (!layout_.norm_classes) return;
+    uint32_t bits = 0;
+    std::memcpy(&bits, &norm, sizeof bits);
+    const int64_t number = static_cast<int64_t>(bits >> NORM_SHIFT) - NORM_FIRST;
+    chunk_of(row).classes[place(row)] = static_cast<uint8_t>(std::min<int64_t>(std::max<int64_t>(number, 0), 255));
+}
+
 void Rows::move_row(uint32_t from, uint32_t to) {
     const Chunk &a = chunk_of(from), &b = chunk_of(to);
     const int64_t i = place(from), j = place(to);
     b.ids[j] = a.ids[i];
     b.norms[j] = a.norms[i];
+    if (layout_.norm_classes) b.classes[j] = a.classes[i];
     if (layout_.dim) std::memcpy(vector(to), vector(from), static_cast<size_t>(4 * layout_.dim));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
     if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
@@ -288,13 +301,16 @@ void Rows::wipe_row(uint32_t row) {
     for (int64_t w = 0; w < layout_.block_words; ++w) wipe(block_word(row, w), sizeof(uint32_t));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) wipe(scan_byte(row, g), 1);
     c.norms[i] = 0.0f;
+    if (layout_.norm_classes) wipe(&c.classes[i], 1);
     wipe(&c.links[i], sizeof c.links[i]);
     wipe(&c.ids[i], sizeof c.ids[i]);
 }
 
 int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
 int64_t Rows::bytes_of_codes() const {
-    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4 * layout_.block_words + 4) * size_;
+    return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4 * layout_.block_words + 4 +
+            layout_.norm_classes) *
+           size_;
 }
 int64_t Rows::bytes_of_map() const { return 16 * size_ + static_cast<int64_t>(sizeof(MapBucket)) * buckets_; }
 int64_t Rows::bytes_allocated() const { return memory_.bytes() + scanned_.bytes() + map_.bytes(); }

@@ -3,7 +3,7 @@
 // Row numbers are ours and depend on history; nothing that a caller can see does. Forgetting moves the last row into the gap
 // and overwrites the place it came from, so there are no tombstones, and memory follows from the number of records alone:
 // chunks are given back when they empty (all but one, kept zeroed, so that a boundary is not paid for again and again).
-// What a scan reads of every record, norms and first-stage codes, lies side by side for many chunks: spread over the chunks, the
+// What a scan reads of every record, norms, their classes and first-stage codes, lies side by side for many chunks: spread over the chunks, the
 // same places of each would compete for the same sets of the cache.
 //
 // The map is a linear hash table. It grows and shrinks one bucket at a time, so no single call ever pays for a rehash, and the
@@ -25,6 +25,7 @@ namespace lethevec {
 struct Layout {
     int64_t dim = 0;           // floats of the vector
     int64_t scan_bytes = 0;    // first-stage code, in blocks
+    bool norm_classes = false; // the norm in a byte, beside the float; see kernels.h
     int64_t tail_words = 0;    // the rest of the code, words of 32 bits
     bool has_factor = false;   // the scale of the estimate
     // The whole code, for Hamming ranking: words of 64 bits where a source says which codes to look at, or words of 32 bits, in
@@ -57,6 +58,7 @@ struct MapLink {
 struct Chunk {
     int64_t* ids;
     float* norms;
+    uint8_t* classes;    // of norms
     MapLink* links;
     float* vectors;      // (rows, dim)
     uint8_t* scan;       // (rows / 64, scan_bytes, 64)
@@ -89,6 +91,7 @@ public:
 
     int64_t id(uint32_t row) const { return chunk_of(row).ids[place(row)]; }
     float norm(uint32_t row) const { return chunk_of(row).norms[place(row)]; }
+    void set_norm(uint32_t row, float norm);
     float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
     uint32_t* tail(uint32_t row) const {
         const auto at = static_cast<uint64_t>(place(row)), group = (at * tail_reciprocal_) >> 32;
@@ -165,7 +168,7 @@ private:
     uint64_t tail_group_, tail_group_words_, tail_reciprocal_;
     std::vector<Chunk> chunks_;
     Pile memory_;   // of chunks
-    Pile scanned_;  // norms and first-stage codes of chunks_together_ chunks each
+    Pile scanned_;  // norms, classes and first-stage codes of chunks_together_ chunks each
     uint8_t* together_ = nullptr;  // the last of those
     int64_t buckets_ = 0;
     std::vector<MapBucket*> pieces_;

@@ -21,6 +21,8 @@ namespace {
 
 constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
+// How near to ask for memory: into the second cache. The first has room for few that are on their way, and the rest would wait.
+constexpr int NEAR = 2;
 constexpr int64_t SAMPLE_BLOCKS = 128;
 constexpr int64_t RUN_ROWS = 1 << 14;
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
@@ -56,7 +58,8 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
 // One thread's search of the rows, with its working memory.
 class Searcher {
 public:
-    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them.
+    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them. It
+    // may be empty where all rows may be, unless Hamming ranking or a source looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
         : index_(index),
           rows_(index.rows_),
@@ -149,13 +152,26 @@ private:
                     visit(static_cast<uint32_t>(c * rows_.chunk_rows() + b * BLOCK + __builtin_ctz(mask)));
     }
 
-    // Appends to found_ and scores_ the rows of the blocks from chunk c on whose first-stage key reaches the threshold.
-    void scan_blocks(int64_t c, int64_t blocks, float threshold) {
+    // Appends to found_ and scores_ the rows of those in use from chunk c on whose first-stage key reaches the threshold.
+    void scan_rows(int64_t c, int64_t used, float threshold) {
+        if (!masks_.empty())
+            return scan_blocks(c, 0, (used + BLOCK - 1) / BLOCK, masks_.data() + c * (rows_.chunk_rows() / BLOCK), threshold);
+        // Only the last block can be part empty.
+        const int64_t full = used / BLOCK;
+        scan_blocks(c, 0, full, nullptr, threshold);
+        const uint32_t last = (uint32_t{1} << used % BLOCK) - 1;
+        if (last) scan_blocks(c, full, 1, &last, threshold);
+    }
+
+    // The same for blocks from the block `first` of chunk c on.
+    void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold) {
         const Chunk& chunk = rows_.chunk(c);
-        const int64_t count = kernels_.scan(query_.scan, query_.kind, chunk.scan, chunk.norms,
-                                            masks_.data() + c * (rows_.chunk_rows() / BLOCK), blocks, threshold,
-                                            {run_rows_.get(), run_scores_.get(), run_norms_.get()});
-        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows());
+        const int64_t row = first * BLOCK;
+        const int64_t count =
+            kernels_.scan(query_.scan, query_.kind, chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes),
+                          chunk.norms + row, chunk.classes + row, masks, blocks, threshold,
+                          {run_rows_.get(), run_scores_.get(), run_norms_.get()});
+        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + row);
         for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
         found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
         scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
@@ -175,7 +191,7 @@ private:
             // Chunks whose norms and codes lie side by side go together.
             chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
             const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
-            scan_blocks(c, (used + BLOCK - 1) / BLOCK, threshold);
+            scan_rows(c, used, threshold);
         }
     }
 
@@ -271,13 +287,20 @@ private:
         std::vector<const uint8_t*> codes;
         std::vector<const float*> norms;
         std::vector<uint32_t> masks;
-        for (int64_t pair = 0; pair < blocks; pair += step)
+        for (int64_t pair = 0; pair < blocks; pair += step) {
+            const Chunk& own = rows_.chunk(pair / per_chunk);
+            const uint8_t* at = own.scan + place_in_pairs(pair % per_chunk, rows_.layout().scan_bytes);
+            for (int64_t g = 0; g < rows_.layout().scan_bytes; ++g) __builtin_prefetch(at + g * PAIR, 0, NEAR);
             for (int64_t b = pair; b < std::min(pair + 2, blocks); ++b) {
                 const Chunk& chunk = rows_.chunk(b / per_chunk);
                 codes.push_back(chunk.scan + place_in_pairs(b % per_chunk, rows_.layout().scan_bytes));
                 norms.push_back(chunk.norms + b % per_chunk * BLOCK);
-                masks.push_back(masks_[static_cast<size_t>(b)]);
+                const int64_t left = rows_.size() - b * BLOCK;
+                masks.push_back(!masks_.empty() ? masks_[static_cast<size_t>(b)]
+                                : left < BLOCK  ? (uint32_t{1} << left) - 1
+                                                : UINT32_MAX);
             }
+        }
         const auto n = static_cast<int64_t>(codes.size());
         std::vector<float> keys(codes.size() * BLOCK);
         kernels_.block_keys(query_.scan, query_.kind, codes.data(), norms.data(), n, keys.data());
@@ -304,6 +327,11 @@ private:
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
     void find_survivors(const SearchPlan& plan) {
         reference_key_ = LOWEST;
+        // More than will be found, as a rule.
+        const auto room = static_cast<size_t>(2 * plan.survivors + 256);
+        found_.reserve(room);
+        scores_.reserve(room);
+        if (query_.kind != KEY_SCORE) norms_.reserve(room);
         work.scanned += eligible_;  // once: how often it took is a matter of where the rows lie
         if (plan.survivors >= eligible_) {
             scan(LOWEST);
@@ -317,7 +345,8 @@ private:
         }
         keys_of_found();
         if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest_key(plan.reference);
-        if (plan.survivors < static_cast<int64_t>(found_.size())) keep_found(largest_key(plan.survivors));
+        if (plan.survivors < static_cast<int64_t>(found_.size()))
+            keep_found(plan.survivors == plan.reference ? reference_key_ : largest_key(plan.survivors));
     }
 
     // Drops what does not reach a threshold.
@@ -351,9 +380,17 @@ private:
         factors_.resize(n);
         refined_.resize(n);
         if (want_distance) estimated_.resize(n);
-        for (size_t i = 0; i < n; ++i) tails_[i] = rows_.tail(found_[i]);
-        kernels_.disagreements(tails_.data(), static_cast<int64_t>(n), query_.tail_signs.data(), query_.tail_weights.data(),
-                               words, differ_.data(), factors_.data());
+        // Tails are scattered: many are asked for at once, so that they wait for each other and not for us.
+        constexpr size_t TOGETHER = 4096;
+        for (size_t from = 0; from < n; from += TOGETHER) {
+            const size_t to = std::min(n, from + TOGETHER);
+            for (size_t i = from; i < to; ++i) {
+                tails_[i] = rows_.tail(found_[i]);
+                __builtin_prefetch(tails_[i], 0, NEAR);
+            }
+            kernels_.disagreements(tails_.data() + from, static_cast<int64_t>(to - from), query_.tail_signs.data(),
+                                   query_.tail_weights.data(), words, differ_.data() + from, factors_.data() + from);
+        }
         const PreparedQuery& query = query_;
         const uint16_t* scores = scores_.data();
         const uint32_t* differ = differ_.data();
@@ -402,12 +439,12 @@ private:
     // The true distances of what was found, in estimated_.
     void rerank() {
         const int64_t d = rows_.layout().dim;
-        constexpr size_t AHEAD = 16;
-        const size_t n = found_.size();
+        // As many as leave room for others in the cache that they come to.
+        const size_t n = found_.size(), ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / (4 * d)));
         estimated_.resize(n);
-        for (size_t i = 0; i < std::min(AHEAD, n); ++i) ask_for(found_[i]);
+        for (size_t i = 0; i < std::min(ahead, n); ++i) ask_for(found_[i]);
         for (size_t i = 0; i < n; ++i) {
-            if (i + AHEAD < n) ask_for(found_[i + AHEAD]);
+            if (i + ahead < n) ask_for(found_[i + ahead]);
             const uint32_t row = found_[i];
             const float* x = rows_.vector(row);
             float distance = 0.0f;
@@ -434,8 +471,8 @@ private:
     // Vectors are scattered over more memory than any cache holds.
     void ask_for(uint32_t row) const {
         const auto* at = reinterpret_cast<const char*>(rows_.vector(row));
-        for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte);
-        if (query_.kind == KEY_SCORE) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row));
+        for (int64_t byte = 0; byte < 4 * rows_.layout().dim; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+        if (query_.kind == KEY_SCORE) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row), 0, NEAR);
     }
 
     const Index& index_;
@@ -494,7 +531,8 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
                          int64_t allowed_n, int64_t threads, int64_t* ids, float* distances) const {
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint32_t> masks;
-    const bool all = allowed == nullptr && source_ && source_->ranks();
+    // Masks that let everything pass are made only for those who look at them.
+    const bool all = allowed == nullptr && (source_ ? source_->ranks() : !settings_.hamming);
     const int64_t eligible = all ? rows_.size() : fill_masks(rows_, allowed, allowed_n, masks);
     std::mutex adding;
     SearchWork total;

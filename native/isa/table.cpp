@@ -13,7 +13,7 @@ void usr(const FrameView&, float, int64_t, const float*, int64_t, Output, float*
 void progressive(const FrameView&, const float*, int64_t, const float*, int64_t, Output, float*);
 void decode(const FrameView&, const float*, float, const uint8_t*, int64_t, float*, float*);
 void norms(const float*, int64_t, int64_t, double*);
-int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint32_t*, int64_t, float, Found);
+int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint8_t*, const uint32_t*, int64_t, float, Found);
 void block_keys(const ScanQuery&, KeyKind, const uint8_t* const*, const float* const*, int64_t, float*);
 float largest(const float*, int64_t, int64_t);
 void widen_tables(const uint8_t*, int64_t, uint8_t*);

@@ -46,6 +46,11 @@ constexpr int64_t wide_tables(int64_t bytes) {
 // Where the codes of a block begin, in pairs of blocks: byte g of its first record is g * PAIR further on.
 constexpr int64_t place_in_pairs(int64_t block, int64_t bytes) { return block / 2 * bytes * PAIR + block % 2 * BLOCK; }
 
+// A row's norm in a byte: which of 254 intervals it lies in, eight to a doubling, or 0 and 255 for what lies beyond. It is the
+// upper bits of the float less NORM_FIRST, so the intervals reach from 2^-10 to about 2^22.
+constexpr int NORM_SHIFT = 20;
+constexpr uint32_t NORM_FIRST = (127 - 10) * 8 - 1;
+
 // How a first-stage score becomes a key, larger is nearer. KEY_SCORE is the score itself.
 enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
 
@@ -147,9 +152,10 @@ struct Kernels {
     // |x| of each row.
     void (*norms)(const float* x, int64_t d, int64_t n, double* out);
     // Rows of `blocks` blocks, in pairs, whose key is >= threshold, ascending; returns how many. `norms` has one per row (unused
-    // for KEY_SCORE); `masks` has a word per block with the bits of the rows that may be found.
-    int64_t (*scan)(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
-                    int64_t blocks, float threshold, Found found);
+    // for KEY_SCORE), `classes` their classes (used where there are norms and a code is one chunk); `masks` has a word per block
+    // with the bits of the rows that may be found, null for all.
+    int64_t (*scan)(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint8_t* classes,
+                    const uint32_t* masks, int64_t blocks, float threshold, Found found);
     // The keys of all rows of blocks wherever they lie, each in its pair: (blocks, BLOCK) of them.
     void (*block_keys)(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
                        int64_t blocks, float* keys);

@@ -11,8 +11,48 @@ constexpr float INFINITE = __builtin_inff(), GREATEST = 3.402823466e38f;
 
 LETHEVEC_INLINE int64_t reaching(const float* numbers, int64_t n, float threshold) {
     int32_t count = 0;
-    for (int64_t i = 0; i < n; ++i) count += numbers[i] >= threshold;
+    int64_t i = 0;
+#if defined(LETHEVEC_ISA_AVX512)
+    // Four sums, so that none waits for the one before.
+    const __m512 least = _mm512_set1_ps(threshold);
+    const __m512i one = _mm512_set1_epi32(1);
+    __m512i sum[4] = {};
+    for (; i + 64 <= n; i += 64)
+        for (int k = 0; k < 4; ++k)
+            sum[k] = _mm512_mask_add_epi32(
+                sum[k], _mm512_cmp_ps_mask(_mm512_loadu_ps(numbers + i + 16 * k), least, _CMP_GE_OQ), sum[k], one);
+    count = _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_add_epi32(sum[0], sum[1]), _mm512_add_epi32(sum[2], sum[3])));
+#endif
+    for (; i < n; ++i) count += numbers[i] >= threshold;
     return count;
+}
+
+constexpr int64_t STEP = 16;
+
+// Which of STEP numbers lie from `low` up to `high`, which is not among them.
+LETHEVEC_INLINE uint32_t between(const float* numbers, float low, float high) {
+#if defined(LETHEVEC_ISA_AVX512)
+    const __m512 all = _mm512_loadu_ps(numbers);
+    return _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(all, _mm512_set1_ps(low), _CMP_GE_OQ), all, _mm512_set1_ps(high),
+                                   _CMP_LT_OQ);
+#elif defined(LETHEVEC_ISA_AVX2)
+    const __m256 least = _mm256_set1_ps(low), most = _mm256_set1_ps(high);
+    uint32_t mask = 0;
+    for (int i = 0; i < STEP; i += 8) {
+        const __m256 all = _mm256_loadu_ps(numbers + i);
+        const __m256 inside = _mm256_and_ps(_mm256_cmp_ps(all, least, _CMP_GE_OQ), _mm256_cmp_ps(all, most, _CMP_LT_OQ));
+        mask |= static_cast<uint32_t>(_mm256_movemask_ps(inside)) << i;
+    }
+    return mask;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < STEP; ++i) any += (numbers[i] >= low) & (numbers[i] < high);
+    if (any == 0) return 0;
+    uint32_t mask = 0;
+    for (int i = 0; i < STEP; ++i)
+        mask |= static_cast<uint32_t>((numbers[i] >= low) & (numbers[i] < high)) << i;
+    return mask;
+#endif
 }
 
 }  // namespace
@@ -61,19 +101,16 @@ float largest(const float* numbers, int64_t n, int64_t rank) {
     }
     float few[FEW] = {};
     int64_t found = 0;
-    const auto insert = [&](float number) {  // in descending order
-        int64_t place = found++;
+    const auto keep = [&](float number) {
+        int64_t place = found++;  // in descending order
         for (; place > 0 && few[place - 1] < number; --place) few[place] = few[place - 1];
         few[place] = number;
     };
     int64_t i = 0;
-    for (; i + LANES <= n && found < below - above; i += LANES) {
-        const f32s some = load(numbers + i);
-        for (uint32_t mask = nonnegative(some - splat(low)) & ~nonnegative(some - splat(high)); mask; mask &= mask - 1)
-            insert(numbers[i + __builtin_ctz(mask)]);
-    }
+    for (; i + STEP <= n && found < below - above; i += STEP)
+        for (uint32_t mask = between(numbers + i, low, high); mask; mask &= mask - 1) keep(numbers[i + __builtin_ctz(mask)]);
     for (; i < n && found < below - above; ++i)
-        if (numbers[i] >= low && numbers[i] < high) insert(numbers[i]);
+        if (numbers[i] >= low && numbers[i] < high) keep(numbers[i]);
     return few[rank - above - 1];
 }
 

@@ -22,26 +22,28 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
     i = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     if (WORDS > 0) {
-        // Up to four words at once, and four rows in the quarters of 64 bits, so that their parts are added up together.
-        constexpr auto USED = static_cast<__mmask16>((1u << WORDS) - 1u);
-        const __m512i first = _mm512_maskz_loadu_epi8(WORDS > 1 ? ~0ull : 0xffffffffull, weights);
+        // The words of a code are masks for its weights; the parts of four rows, in the quarters of 64 bits, are added up together.
+        const __m512i first = _mm512_loadu_si512(weights);
         const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3 ? ~0ull : WORDS > 2 ? 0xffffffffull : 0ull, weights + 64);
-        const __m128i own = _mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), query);
+        const auto words_at = [](const uint32_t* at, int64_t count) {
+            uint64_t two = 0;
+            __builtin_memcpy(&two, at, static_cast<uint64_t>(4 * count));
+            return two;
+        };
+        const __mmask64 own = words_at(query, 2), own_second = WORDS > 2 ? words_at(query + 2, WORDS - 2) : 0;
         for (; i + 4 <= n; i += 4) {
             __m512i total = _mm512_setzero_si512();
             for (int k = 0; k < 4; ++k) {
                 if (i + k + TAILS_AHEAD < n) ask_for(tails[i + k + TAILS_AHEAD], words);
-                const __m128i differing =
-                    _mm_xor_si128(_mm_maskz_loadu_epi32(static_cast<__mmask8>(USED), tails[i + k] + 1), own);
-                const auto low = static_cast<uint64_t>(_mm_cvtsi128_si64(differing));
-                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(low, first), _mm512_setzero_si512());
+                const uint32_t* tail = tails[i + k];
+                const __m512i zero = _mm512_setzero_si512();
+                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first), zero);
                 if (WORDS > 2) {
-                    const auto high = static_cast<uint64_t>(_mm_extract_epi64(differing, 1));
-                    sum = _mm512_add_epi64(
-                        sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(high, second), _mm512_setzero_si512()));
+                    const __mmask64 rest = _kxor_mask64(words_at(tail + 3, WORDS - 2), own_second);
+                    sum = _mm512_add_epi64(sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(rest, second), zero));
                 }
                 total = _mm512_or_si512(total, _mm512_slli_epi64(sum, static_cast<unsigned>(16 * k)));
-                __builtin_memcpy(factors + i + k, tails[i + k], sizeof(float));
+                __builtin_memcpy(factors + i + k, tail, sizeof(float));
             }
             const auto sums = static_cast<uint64_t>(_mm512_reduce_add_epi64(total));
             for (int k = 0; k < 4; ++k) out[i + k] = static_cast<uint32_t>(sums >> (16 * k) & 0xffff);
@@ -76,6 +78,15 @@ LETHEVEC_INLINE float pairwise(float* sum) {
     return sum[0];
 }
 
+#if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
+// The same for eight sums that are left, without a detour through memory.
+LETHEVEC_INLINE float pairwise(__m256 eight) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+#endif
+
 template <class Term>
 LETHEVEC_INLINE float lane_sum(int64_t d, Term term) {
     constexpr int PARTS = SUMS / LANES;
@@ -84,16 +95,33 @@ LETHEVEC_INLINE float lane_sum(int64_t d, Term term) {
     int64_t j = 0;
     for (; j + SUMS <= d; j += SUMS)
         for (int k = 0; k < PARTS; ++k) part[k] = part[k] + term.lanes(j + k * LANES);
+#if defined(LETHEVEC_ISA_AVX512)
+    // Lanes past the end add zero, which changes no sum: none of them is a negative zero.
+    if (j < d) part[0] = part[0] + term.some(j, static_cast<__mmask16>((1u << (d - j)) - 1u));
+    const __m512 all = (__m512)part[0];
+    return pairwise(_mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1)));
+#else
+#if defined(LETHEVEC_ISA_AVX2)
+    if (j == d) return pairwise(_mm256_add_ps((__m256)part[0], (__m256)part[1]));
+#endif
     alignas(64) float sum[SUMS];
     for (int k = 0; k < PARTS; ++k) store(sum + k * LANES, part[k]);
     for (int k = 0; j + k < d; ++k) sum[k] = sum[k] + term.one(j + k);
     return pairwise(sum);
+#endif
 }
+
+#if defined(LETHEVEC_ISA_AVX512)
+LETHEVEC_INLINE f32s load_some(const float* p, __mmask16 which) { return (f32s)_mm512_maskz_loadu_ps(which, p); }
+#endif
 
 struct Product {
     const float *a, *b;
     LETHEVEC_INLINE f32s lanes(int64_t j) const { return load(a + j) * load(b + j); }
     LETHEVEC_INLINE float one(int64_t j) const { return a[j] * b[j]; }
+#if defined(LETHEVEC_ISA_AVX512)
+    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const { return load_some(a + j, which) * load_some(b + j, which); }
+#endif
 };
 
 struct SquaredDifference {
@@ -106,6 +134,12 @@ struct SquaredDifference {
         const float t = a[j] - b[j];
         return t * t;
     }
+#if defined(LETHEVEC_ISA_AVX512)
+    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const {
+        const f32s t = load_some(a + j, which) - load_some(b + j, which);
+        return t * t;
+    }
+#endif
 };
 
 }  // namespace

@@ -77,26 +77,20 @@ LETHEVEC_INLINE uint32_t reach_key(const ScanQuery& q, KeyKind kind, const Score
     return mask;
 }
 
-// A first test of eight-bit scores for the kinds that need the norm, without the arithmetic: norms are sorted into sixteen
-// intervals, eight to a doubling, and each interval has the least score that could do. What passes is tested exactly.
+// A first test of eight-bit scores for the kinds that need the norm, without the arithmetic and without the norm itself: for each
+// of sixteen classes of norms there is a least score that could do. What passes is tested exactly.
 #if defined(LETHEVEC_ISA_AVX512) || defined(LETHEVEC_ISA_AVX2)
 #define LETHEVEC_NORM_FILTER
 constexpr bool FILTERED = true;
 
 struct NormFilter {
     alignas(16) uint8_t least[16];
-    uint16_t base;  // the number of interval 0; it and interval 15 take what lies beyond, and let everything pass
+    uint8_t base;  // the class of number 0; it and number 15 take what lies beyond, and let everything pass
+    bool none;     // norms are so large or small that their classes say nothing
 };
 
-constexpr int NORM_SHIFT = 20;  // leaves the exponent of a float and three bits after it
-
-LETHEVEC_INLINE uint32_t float_bits(float x) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-LETHEVEC_INLINE double interval_start(uint32_t interval) {
-    const uint32_t bits = interval << NORM_SHIFT;
+LETHEVEC_INLINE double class_start(uint32_t number) {
+    const uint32_t bits = (number + NORM_FIRST) << NORM_SHIFT;
     float x;
     __builtin_memcpy(&x, &bits, sizeof x);
     return static_cast<double>(x);
@@ -106,17 +100,21 @@ NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* norms, flo
     NormFilter filter = {};
     float sum = 0.0f;
     for (int r = 0; r < BLOCK; ++r) sum += norms[r];
-    const uint32_t middle = float_bits(sum * (1.0f / BLOCK)) >> NORM_SHIFT;
-    filter.base = static_cast<uint16_t>(middle > 8 ? middle - 8 : 0);
+    const float mean = sum * (1.0f / BLOCK);
+    uint32_t bits;
+    __builtin_memcpy(&bits, &mean, sizeof bits);
+    const int64_t middle = static_cast<int64_t>(bits >> NORM_SHIFT) - NORM_FIRST;
+    filter.none = middle < 1 || middle > 254;
+    filter.base = static_cast<uint8_t>(middle < 8 ? 0 : middle > 248 ? 240 : middle - 8);
     const double gain = kind == KEY_IP ? 1.0 : static_cast<double>(q.gain), most = gain * q.half;
-    const double end = interval_start(filter.base + 15u);
-    if (!(gain > 0.0) || middle < 8 || !(end < 1e19) || !(threshold > -1e37f)) return filter;
+    if (!(gain > 0.0) || !(threshold > -1e37f)) return filter;
     // The key is norm * (a - norm), or norm * a, for a = gain * (2 score - half), each operation rounded: a key that should not
     // reach the threshold may, by a few units in the last place of the largest number on the way.
+    const double end = class_start(filter.base + 15u);
     const double t = static_cast<double>(threshold) - 1e-6 * end * (most + end), root = t > 0.0 ? __builtin_sqrt(t) : 0.0;
     for (uint32_t i = 1; i < 15; ++i) {
-        const double low = interval_start(filter.base + i), high = interval_start(filter.base + i + 1);
-        // The least a that does for some norm of the interval: t/norm + norm is smallest at sqrt(t), t/norm at an end.
+        const double low = class_start(filter.base + i), high = class_start(filter.base + i + 1);
+        // The least a that does for some norm of the class: t/norm + norm is smallest at sqrt(t), t/norm at an end.
         const double at = kind == KEY_IP ? (t > 0.0 ? high : low) : root < low ? low : root > high ? high : root;
         const double least = kind == KEY_IP ? t / at : t / at + at;
         const double score = (least / gain + q.half) * 0.5 + 0.999;  // the next whole number, or the one before it
@@ -126,37 +124,21 @@ NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* norms, flo
 }
 
 #if defined(LETHEVEC_ISA_AVX512)
-// Of two blocks.
-LETHEVEC_INLINE uint64_t may_reach(const NormFilter& filter, __m512i scores, const float* norms) {
-    const __m512i base = _mm512_set1_epi16(static_cast<short>(filter.base));
-    __m512i part[4];
-    for (int k = 0; k < 4; ++k) part[k] = _mm512_srli_epi32(_mm512_loadu_si512(norms + 16 * k), NORM_SHIFT);
-    const __m512i low = _mm512_subs_epu16(_mm512_packus_epi32(part[0], part[1]), base);
-    const __m512i high = _mm512_subs_epu16(_mm512_packus_epi32(part[2], part[3]), base);
-    // Packing works within quarters: four rows of each part come out side by side.
-    const __m512i mixed = _mm512_min_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(15));
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i interval = _mm512_permutexvar_epi32(order, mixed);
-    const __m512i table = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(filter.least)));
-    return _mm512_cmpge_epu8_mask(scores, _mm512_shuffle_epi8(table, interval));
+// The least scores for the rows of two blocks. Base and table are the filter's, in registers.
+LETHEVEC_INLINE __m512i least_scores(__m512i base, __m512i table, const uint8_t* classes) {
+    const __m512i above = _mm512_subs_epu8(_mm512_loadu_si512(classes), base);
+    return _mm512_shuffle_epi8(table, _mm512_min_epu8(above, _mm512_set1_epi8(15)));
 }
-#else
-LETHEVEC_INLINE uint32_t may_reach(const NormFilter& filter, const uint8_t* scores, const float* norms) {
-    const __m256i base = _mm256_set1_epi16(static_cast<short>(filter.base));
-    __m256i part[4];
-    for (int k = 0; k < 4; ++k)
-        part[k] = _mm256_srli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + 8 * k)), NORM_SHIFT);
-    const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(part[0], part[1]), base);
-    const __m256i high = _mm256_subs_epu16(_mm256_packus_epi32(part[2], part[3]), base);
-    // Packing works within halves: fours come out in the order 0 2 4 6 1 3 5 7.
-    const __m256i mixed = _mm256_min_epu8(_mm256_packus_epi16(low, high), _mm256_set1_epi8(15));
-    const __m256i interval = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#endif
+// Of a block.
+LETHEVEC_INLINE uint32_t may_reach(const NormFilter& filter, const uint8_t* scores, const uint8_t* classes) {
+    const __m256i own = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(classes));
+    const __m256i above = _mm256_subs_epu8(own, _mm256_set1_epi8(static_cast<char>(filter.base)));
     const __m256i table = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(filter.least)));
-    const __m256i least = _mm256_shuffle_epi8(table, interval);
+    const __m256i least = _mm256_shuffle_epi8(table, _mm256_min_epu8(above, _mm256_set1_epi8(15)));
     const __m256i score = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores));
     return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(score, least), score)));
 }
-#endif
 #else
 constexpr bool FILTERED = false;
 #endif
@@ -171,27 +153,40 @@ struct Task {
 #endif
 };
 
+// Rows of some blocks, as the contract of `scan` has them.
+struct View {
+    const uint8_t* codes;
+    const float* norms;
+    const uint8_t* classes;
+    const uint32_t* masks;
+    int64_t blocks;
+};
+
 // Which rows of a block reach the threshold, or may reach it, where there is a filter.
 template <bool KEYED>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, [[maybe_unused]] const float* norms) {
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, [[maybe_unused]] const float* norms,
+                               [[maybe_unused]] const uint8_t* classes) {
     if (!KEYED) return reach_byte(scores, static_cast<uint8_t>(task.whole));
-#if defined(LETHEVEC_ISA_AVX2)
-    return may_reach(task.filter, scores, norms);
-#else
-    return reach_key(task.query, task.kind, scores, norms, task.threshold);
+#if defined(LETHEVEC_NORM_FILTER)
+    if (!task.filter.none) return may_reach(task.filter, scores, classes);
 #endif
+    return reach_key(task.query, task.kind, scores, norms, task.threshold);
 }
 template <bool KEYED>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe_unused]] const float* norms) {
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe_unused]] const float* norms, const uint8_t*) {
     return KEYED ? reach_key(task.query, task.kind, scores, norms, task.threshold)
                  : reach_score(scores, static_cast<uint16_t>(task.whole));
 }
 
+// Whether what reaches the threshold by its class has yet to be tested by its norm.
+template <bool KEYED, class Score>
+constexpr bool UNSETTLED = KEYED && FILTERED && sizeof(Score) == 1;
+
 // The rows of a tile that reach the threshold. How many a pair of blocks has cannot be predicted, but it is rarely more than
 // two: so many are taken without a look at how many there are.
 template <bool KEYED, class Score>
-LETHEVEC_INLINE int64_t take(const Task& task, const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores,
-                             const float* norms, Found found, int64_t count) {
+LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores, const float* norms,
+                             Found found, int64_t count) {
     constexpr int64_t AT_ONCE = 2;
     uint16_t places[TILE * BLOCK + AT_ONCE];
     int64_t n = 0;
@@ -210,24 +205,56 @@ LETHEVEC_INLINE int64_t take(const Task& task, const uint32_t* reached, int64_t 
     }
     for (int64_t i = 0; i < n; ++i) {
         const int64_t r = places[i];
-        found.rows[count] = static_cast<uint32_t>(first + r);
-        found.scores[count] = scores[r];
-        bool reaches = true;
-        if (KEYED) {
-            found.norms[count] = norms[r];
-            if (FILTERED && sizeof(Score) == 1) {
-                const float estimate = static_cast<float>(2 * static_cast<int32_t>(scores[r]) - task.query.half);
-                reaches = key_of(task.kind, estimate, norms[r], task.query.gain) >= task.threshold;
-            }
-        }
-        count += reaches;
+        found.rows[count + i] = static_cast<uint32_t>(first + r);
+        found.scores[count + i] = scores[r];
+        // Norms are not read otherwise, so they come from afar: by the time they are looked at they are here.
+        if (UNSETTLED<KEYED, Score>) __builtin_prefetch(norms + r, 0, 2);
+        else if (KEYED) found.norms[count + i] = norms[r];
     }
-    return count;
+    return count + n;
+}
+
+// What reaches the threshold of what was taken.
+template <bool KEYED, class Score>
+LETHEVEC_INLINE int64_t settle(const Task& task, const float* norms, Found found, int64_t count) {
+    if (!UNSETTLED<KEYED, Score>) return count;
+    int64_t kept = 0, i = 0;
+#if defined(LETHEVEC_ISA_AVX512)
+    // What stays is packed in a register. What is written past it has been read by now.
+    for (; i + 16 <= count; i += 16) {
+        const __m512i rows = _mm512_loadu_si512(found.rows + i), score = widen(found.scores + i);
+        const __m512i twice = _mm512_sub_epi32(_mm512_add_epi32(score, score), _mm512_set1_epi32(task.query.half));
+        const f32s estimate = (f32s)_mm512_cvtepi32_ps(twice), norm = (f32s)_mm512_i32gather_ps(rows, norms, 4);
+        const f32s key = task.kind == KEY_IP ? norm * estimate : norm * (estimate * splat(task.query.gain) - norm);
+        const __mmask16 stay = _mm512_cmp_ps_mask((__m512)key, _mm512_set1_ps(task.threshold), _CMP_GE_OQ);
+        _mm512_storeu_si512(found.rows + kept, _mm512_maskz_compress_epi32(stay, rows));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(found.scores + kept),
+                            _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(stay, score)));
+        _mm512_storeu_ps(found.norms + kept, _mm512_maskz_compress_ps(stay, (__m512)norm));
+        kept += __builtin_popcount(stay);
+    }
+#endif
+    for (; i < count; ++i) {
+        const uint32_t row = found.rows[i];
+        const uint16_t score = found.scores[i];
+        found.rows[kept] = row;
+        found.scores[kept] = score;
+        found.norms[kept] = norms[row];
+        const float estimate = static_cast<float>(2 * static_cast<int32_t>(score) - task.query.half);
+        kept += key_of(task.kind, estimate, norms[row], task.query.gain) >= task.threshold;
+    }
+    return kept;
 }
 
 template <int N>
 LETHEVEC_INLINE void score_chunk(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
 #if defined(LETHEVEC_ISA_AVX512)
+    if (N > 1 && q.wide && to - from == CHUNK_BYTES) {
+        for (int i = 0; i < N / 2; ++i)
+            _mm512_storeu_si512(sums + i * PAIR, pair_scores<CHUNK_BYTES>(q.wide + wide_tables(from),
+                                                                          codes + (i * q.bytes + from) * PAIR));
+        return;
+    }
     if (N > 1 && q.wide) {
         __m512i sum[(N + 1) / 2];
         for (int i = 0; i < N / 2; ++i) sum[i] = _mm512_setzero_si512();
@@ -253,56 +280,112 @@ LETHEVEC_INLINE void score_group(const ScanQuery& q, const uint8_t* codes, uint1
     }
 }
 
+constexpr uint32_t ALL[TOGETHER] = {~0u, ~0u, ~0u, ~0u};
+
+// N blocks from block b on.
 template <bool KEYED, int N, class Score>
-LETHEVEC_INLINE void scan_group(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
-                                Score* scores, uint32_t* reached) {
-    score_group<N>(task.query, codes, scores);
+LETHEVEC_INLINE void scan_group(const Task& task, const View& view, int64_t b, Score* scores, uint32_t* reached) {
+    const uint32_t* masks = view.masks ? view.masks + b : ALL;
+    uint32_t any = 0;
+    for (int i = 0; i < N; ++i) {
+        any |= masks[i];
+        reached[i] = 0;
+    }
+    if (any == 0) return;
+    score_group<N>(task.query, view.codes + place_in_pairs(b, task.query.bytes), scores);
+    for (int i = 0; i < N; ++i) {
+        const int64_t row = (b + i) * BLOCK;
+        reached[i] = masks[i] & reach<KEYED>(task, scores + i * BLOCK, view.norms + row, view.classes + row);
+    }
+}
+
+template <bool KEYED, class Score>
+LETHEVEC_INLINE int64_t scan_all(const Task& task, const View& view, Found found) {
+    alignas(64) Score scores[TILE * BLOCK];
+    uint32_t reached[TILE];
+    int64_t count = 0;
+    for (int64_t from = 0; from < view.blocks; from += TILE) {
+        const int64_t n = view.blocks - from < TILE ? view.blocks - from : TILE;
+        int64_t i = 0;
+        for (; i + TOGETHER <= n; i += TOGETHER)
+            scan_group<KEYED, TOGETHER>(task, view, from + i, scores + i * BLOCK, reached + i);
+        for (; i < n; ++i) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
+        count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
+    }
+    return settle<KEYED, Score>(task, view.norms, found, count);
+}
+
 #if defined(LETHEVEC_ISA_AVX512)
-    if (N > 1 && sizeof(Score) == 1) {
-        constexpr int64_t AHEAD = 1024;
-        if (KEYED)
-            for (int64_t r = 0; r < N * BLOCK; r += 16) __builtin_prefetch(norms + AHEAD + r);
-        for (int i = 0; i < N; i += 2) {
-            const __m512i sums = _mm512_loadu_si512(scores + i * BLOCK);
-            uint64_t mask;
-            __builtin_memcpy(&mask, masks + i, sizeof mask);
-            mask &= KEYED ? may_reach(task.filter, sums, norms + i * BLOCK)
-                          : _mm512_cmpge_epu8_mask(sums, _mm512_set1_epi8(static_cast<char>(task.whole)));
-            __asm__("" : "+r"(mask));  // one by one: packed into a register first, they take longer
-            __builtin_memcpy(reached + i, &mask, sizeof mask);
+
+// The same for eight-bit scores with wide tables and without masks, pair by pair.
+template <bool KEYED, int BYTES>
+LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const View& view, Found found) {
+    alignas(64) uint8_t scores[TILE * BLOCK];
+    alignas(64) uint32_t reached[TILE];
+    const uint8_t *tables = task.query.wide, *at = view.codes, *classes = view.classes;
+    const __m512i base = _mm512_set1_epi8(static_cast<char>(task.filter.base));
+    const __m512i table = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(task.filter.least)));
+    const __m512i whole = _mm512_set1_epi8(static_cast<char>(task.whole));
+    int64_t count = 0;
+    for (int64_t from = 0; from < view.blocks; from += TILE) {
+        const int64_t n = view.blocks - from < TILE ? view.blocks - from : TILE;
+        int64_t i = 0;
+        for (; i + 2 <= n; i += 2, at += BYTES * PAIR, classes += PAIR) {
+            const __m512i sums = pair_scores<BYTES>(tables, at);
+            _mm512_store_si512(scores + i * BLOCK, sums);
+            const __mmask64 mask = _mm512_cmpge_epu8_mask(sums, KEYED ? least_scores(base, table, classes) : whole);
+            _store_mask64(reinterpret_cast<__mmask64*>(reached + i), mask);
+        }
+        if (i < n) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
+        count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
+    }
+    return settle<KEYED, uint8_t>(task, view.norms, found, count);
+}
+
+template <bool KEYED>
+int64_t scan_wide(const Task& task, const View& view, Found found) {
+    switch (task.query.bytes) {
+#define LETHEVEC_SCAN_PAIRS(BYTES) \
+    case BYTES: return scan_pairs<KEYED, BYTES>(task, view, found);
+        LETHEVEC_SCAN_PAIRS(1)
+        LETHEVEC_SCAN_PAIRS(2)
+        LETHEVEC_SCAN_PAIRS(3)
+        LETHEVEC_SCAN_PAIRS(4)
+        LETHEVEC_SCAN_PAIRS(5)
+        LETHEVEC_SCAN_PAIRS(6)
+        LETHEVEC_SCAN_PAIRS(7)
+        LETHEVEC_SCAN_PAIRS(8)
+        LETHEVEC_SCAN_PAIRS(9)
+        LETHEVEC_SCAN_PAIRS(10)
+        LETHEVEC_SCAN_PAIRS(11)
+        LETHEVEC_SCAN_PAIRS(12)
+        LETHEVEC_SCAN_PAIRS(13)
+        LETHEVEC_SCAN_PAIRS(14)
+        LETHEVEC_SCAN_PAIRS(15)
+        LETHEVEC_SCAN_PAIRS(16)
+#undef LETHEVEC_SCAN_PAIRS
+    }
+    return 0;
+}
+
+#endif
+
+// The eight-bit sums of N blocks, wherever they lie; mostly they are whole pairs.
+template <int N>
+LETHEVEC_INLINE void sum_anywhere(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
+#if defined(LETHEVEC_ISA_AVX512)
+    bool pairs = N > 1 && q.wide;
+    for (int i = 0; i + 1 < N; i += 2) pairs = pairs && codes[i + 1] == codes[i] + BLOCK;
+    if (pairs) {
+        for (int i = 0; i + 1 < N; i += 2) {
+            __m512i sum = _mm512_setzero_si512();
+            sum_wide<1, false>(q, codes[i], from, to, &sum);
+            _mm512_storeu_si512(sums + i * BLOCK, sum);
         }
         return;
     }
 #endif
-    for (int i = 0; i < N; ++i) reached[i] = masks[i] & reach<KEYED>(task, scores + i * BLOCK, norms + i * BLOCK);
-}
-
-template <bool KEYED, class Score>
-LETHEVEC_INLINE int64_t scan_all(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
-                                 int64_t blocks, Found found) {
-    alignas(64) Score scores[TILE * BLOCK];
-    uint32_t reached[TILE];
-    const int64_t bytes = task.query.bytes;
-    int64_t count = 0;
-    for (int64_t from = 0; from < blocks; from += TILE) {
-        const int64_t n = blocks - from < TILE ? blocks - from : TILE;
-        int64_t i = 0;
-        for (; i + TOGETHER <= n; i += TOGETHER) {
-            const int64_t b = from + i;
-            if ((masks[b] | masks[b + 1] | masks[b + 2] | masks[b + 3]) == 0)
-                for (int64_t k = 0; k < TOGETHER; ++k) reached[i + k] = 0;
-            else
-                scan_group<KEYED, TOGETHER>(task, codes + place_in_pairs(b, bytes), norms + b * BLOCK, masks + b,
-                                            scores + i * BLOCK, reached + i);
-        }
-        for (; i < n; ++i) {
-            const int64_t b = from + i;
-            scan_group<KEYED, 1>(task, codes + place_in_pairs(b, bytes), norms + b * BLOCK, masks + b, scores + i * BLOCK,
-                                 reached + i);
-        }
-        count = take<KEYED>(task, reached, n, from * BLOCK, scores, norms + from * BLOCK, found, count);
-    }
-    return count;
+    sum_blocks<N, PAIR>(q, codes, from, to, sums);
 }
 
 // The keys of N blocks, wherever they lie.
@@ -312,7 +395,7 @@ LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* co
     alignas(64) uint8_t sums[N * BLOCK];
     alignas(64) int32_t scores[N * BLOCK] = {};
     for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_blocks<N, PAIR>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+        sum_anywhere<N>(q, codes, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
         for (int r = 0; r < N * BLOCK; ++r) scores[r] += sums[r];
     }
     if (kind == KEY_SCORE) {
@@ -326,21 +409,20 @@ LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* co
 }
 
 template <class Score>
-LETHEVEC_INLINE int64_t scan_kind(const Task& task, const uint8_t* codes, const float* norms, const uint32_t* masks,
-                                  int64_t blocks, Found found) {
-    return task.kind == KEY_SCORE ? scan_all<false, Score>(task, codes, norms, masks, blocks, found)
-                                  : scan_all<true, Score>(task, codes, norms, masks, blocks, found);
+LETHEVEC_INLINE int64_t scan_kind(const Task& task, const View& view, Found found) {
+    return task.kind == KEY_SCORE ? scan_all<false, Score>(task, view, found) : scan_all<true, Score>(task, view, found);
 }
 
 }  // namespace
 
-int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint32_t* masks,
-             int64_t blocks, float threshold, Found found) {
+int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint8_t* classes,
+             const uint32_t* masks, int64_t blocks, float threshold, Found found) {
 #if defined(LETHEVEC_NORM_FILTER)
     Task task{query, kind, threshold, 0, {}};
 #else
     Task task{query, kind, threshold, 0};
 #endif
+    const View view{codes, norms, classes, masks, blocks};
     if (kind == KEY_SCORE && threshold > 0.0f) {
         // Scores are whole: reaching the threshold is reaching the next whole number.
         if (threshold > static_cast<float>(query.half)) return 0;
@@ -348,11 +430,15 @@ int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const f
         if (static_cast<float>(task.whole) < threshold) ++task.whole;
     }
     // Where one chunk is all, its sums are the scores and stay narrow.
-    if (query.bytes > CHUNK_BYTES) return scan_kind<uint16_t>(task, codes, norms, masks, blocks, found);
+    if (query.bytes > CHUNK_BYTES) return scan_kind<uint16_t>(task, view, found);
 #if defined(LETHEVEC_NORM_FILTER)
     if (kind != KEY_SCORE && blocks > 0) task.filter = make_filter(query, kind, norms, threshold);
 #endif
-    return scan_kind<uint8_t>(task, codes, norms, masks, blocks, found);
+#if defined(LETHEVEC_ISA_AVX512)
+    if (query.wide && !masks && kind == KEY_SCORE) return scan_wide<false>(task, view, found);
+    if (query.wide && !masks && !task.filter.none) return scan_wide<true>(task, view, found);
+#endif
+    return scan_kind<uint8_t>(task, view, found);
 }
 
 void block_keys(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms, int64_t blocks,

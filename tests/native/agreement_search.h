@@ -17,7 +17,7 @@ using Isas = std::vector<std::string>;
 // A query for records of `bytes` bytes, and `blocks` blocks of records.
 struct ScanProblem {
     int64_t bytes, blocks;
-    std::vector<uint8_t> tables, codes;
+    std::vector<uint8_t> tables, codes, classes;
     std::vector<float> norms;
     std::vector<uint32_t> masks;
     std::vector<uint16_t> scores;  // by definition, a bit at a time
@@ -47,8 +47,10 @@ struct ScanProblem {
         // Of the codes, some are the query's own and some its opposite: the highest and the lowest score there can be.
         codes.resize(static_cast<size_t>((blocks + 1) / 2 * bytes * PAIR));
         norms.resize(static_cast<size_t>(blocks * BLOCK));
+        classes.resize(norms.size());
         scores.resize(norms.size());
         random.fill(codes);
+        const int largest = random.below(2) ? 58 : 0;  // beyond what classes tell apart, or not
         for (int64_t row = 0; row < blocks * BLOCK; ++row) {
             const int64_t what = random.below(10);
             int32_t score = 0;
@@ -59,7 +61,13 @@ struct ScanProblem {
                 for (int b = 0; b < 8; ++b) score += part(g * 8 + b, byte >> b & 1);
             }
             scores[static_cast<size_t>(row)] = static_cast<uint16_t>(score);
-            norms[static_cast<size_t>(row)] = std::fabs(random.below(3) ? random.number() : random.wild(58));
+            norms[static_cast<size_t>(row)] = std::fabs(random.below(3) ? random.number() : random.wild(largest));
+            // Eight intervals to a doubling, from 2^-10 on.
+            int exponent = 0;
+            const float part = std::frexp(norms[static_cast<size_t>(row)], &exponent);  // in [1/2, 1)
+            const double number = 1.0 + 8.0 * (exponent - 1 + 10) + std::floor((2.0 * static_cast<double>(part) - 1.0) * 8.0);
+            classes[static_cast<size_t>(row)] =
+                static_cast<uint8_t>(part == 0.0f ? 0.0 : std::min(255.0, std::max(0.0, number)));
         }
         masks.resize(static_cast<size_t>(blocks));
         for (uint32_t& mask : masks) {
@@ -102,7 +110,9 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
         return sizes + ", threshold " + std::to_string(threshold);
     };
     // With tables of 64 too, where they are made, and without them everywhere.
-    for (const bool wide : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
+    // With masks, and with all rows.
+    for (const bool wide : {false, true})
+      for (const bool masked : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
         auto rows = room<uint32_t>(blocks * BLOCK);
         auto scores = room<uint16_t>(blocks * BLOCK);
         auto norms = room<float>(blocks * BLOCK);
@@ -113,12 +123,13 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
             query.wide = tables.data();
         }
         const int64_t count =
-            kernels.scan(query, kind, problem.codes.data(), problem.norms.data(), problem.masks.data(), blocks,
-                         threshold, {rows.data(), scores.data(), norms.data()});
+            kernels.scan(query, kind, problem.codes.data(), problem.norms.data(), problem.classes.data(),
+                         masked ? problem.masks.data() : nullptr, blocks, threshold,
+                         {rows.data(), scores.data(), norms.data()});
         int64_t at = 0;
         bool right = true;
         for (int64_t row = 0; row < blocks * BLOCK; ++row) {
-            if (!(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
+            if (masked && !(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
             if (!(problem.key(kind, row) >= threshold)) continue;
             const auto i = static_cast<size_t>(at++);
             right = right && at <= count && rows[i] == row && scores[i] == problem.scores[static_cast<size_t>(row)];
