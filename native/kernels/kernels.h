@@ -115,13 +115,15 @@ struct MeanQuery {
     float step, share;
 };
 
-// A bucket of the source "tables", in blocks wherever they lie, with codes as above. All blocks but the last are full.
+// A run of a bucket of the source "tables": signatures as codes above, in pairs of blocks, or a single block where those of a row
+// are BLOCK apart. What lies behind its last row, up to the end of the block or pair, may be anything.
 struct BucketView {
-    const uint8_t* const* blocks;
+    const uint8_t* signatures;
     int64_t rows;
+    int64_t apart;  // the bytes of a row: PAIR, or BLOCK
 };
 
-// What was found in a bucket: BLOCK times the number of the block, plus the place in it; and their scores.
+// What was found in a run: which of its rows, and their scores.
 struct BucketFound {
     uint32_t* slots;
     uint8_t* scores;
@@ -199,7 +201,7 @@ struct Kernels {
     // The buckets of n rows by their tails, wherever these lie. `marks` as scan_cell leaves them; `bases` has one for each.
     void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const uint32_t* marks, const float* bases,
                          int64_t n, int32_t* buckets);
-    // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
+    // Rows of a run whose score is at least `least`, in their order; returns how many. Scores are eight-bit sums.
     int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);

@@ -24,7 +24,7 @@ import numpy as np
 
 import lethevec
 
-from ..index.sources import default_probes
+from ..index.sources import default_key_bits, default_probes
 from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
@@ -187,7 +187,7 @@ def faiss(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     codes, asked = hasher.codes(base), hasher.codes(queries)
     ours = Lethevec("tables", family="usr", bits=bits, ranking="hamming", keep_vectors=False, mean_norm=norm)
     # Few probes, so that efforts reach down to where Faiss is fast.
-    ours.options |= {"expected": len(base), "probes": max(8, default_probes(len(base)) // 8)}
+    ours.options |= {"expected": len(base), "probes": max(8, default_probes(len(base), default_key_bits(len(base), data.dim)) // 8)}
     ours.build(data.train, data.metric)
     rows = []
     for name, setting, task in faiss_tasks(ours, codes, asked, queries, arguments):
