@@ -13,7 +13,7 @@ namespace lethevec {
 namespace {
 
 // See the spec for these.
-constexpr double REFERENCE = 0.125;
+constexpr double REFERENCE = 0.125, BUCKETS_PER_PROBE = 2.0;
 constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 8.0;
 
 // Heads of so many buckets are asked for at once, and signatures of so many rows before their turn comes.
@@ -249,8 +249,8 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
                               std::vector<size_t>& ends) const {
     const auto some = static_cast<double>(allowed), k = static_cast<double>(wanted);
     const double share = static_cast<double>(rows.size()) / std::max(1.0, some);
-    const auto buckets = [&](double how) { return std::ceil(how * static_cast<double>(settings_.probes) * share); };
-    const double limit = buckets(effort);
+    const auto probes = [&](double how) { return std::ceil(how * static_cast<double>(settings_.probes) * share); };
+    const double limit = probes(effort);
     if (some <= k + static_cast<double>(ROWS_PER_PROBE) * limit) {
         for (size_t word = 0; word < masks.size(); ++word)
             for (uint32_t mask = masks[word]; mask; mask &= mask - 1)
@@ -258,11 +258,11 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
         return {allowed, 0};
     }
     // In buckets of average size.
-    const double looked = buckets(1.0) * some / static_cast<double>(int64_t{1} << settings_.key_bits);
+    const double looked = probes(1.0) * some / static_cast<double>(int64_t{1} << settings_.key_bits);
     const double base = PASS_SHARE * looked + PASS_PER_HIT * k, least = k * static_cast<double>(tables());
     const double fixed = std::max((4.0 * k + 16.0) * static_cast<double>(tables()), std::ceil(0.5 * base));
     const double average = static_cast<double>(rows.size()) / static_cast<double>(int64_t{1} << settings_.key_bits);
-    const auto within = [&](double how) { return Limit{buckets(how), average * buckets(how)}; };
+    const auto within = [&](double how) { return Limit{BUCKETS_PER_PROBE * probes(how), average * probes(how)}; };
     const Plan plan = {within(REFERENCE), within(effort), least, fixed, std::max(fixed, std::ceil(effort * base))};
     Looking looking(*this, rows, query, plan, masks, allowed != rows.size(), found);
     ends.push_back(looking.look());

@@ -50,6 +50,8 @@ I64 = npt.NDArray[np.int64]
 STREAM = 3 << 32
 #: A search that may find at most so many records for each probe looks at all of them instead.
 ROWS_PER_PROBE = 4
+#: The most buckets that are looked into for a probe.
+BUCKETS_PER_PROBE = 2.0
 #: Bits of a key and its signature together.
 LOOKED_BITS = 128
 CENTRED_FROM = 16
@@ -172,9 +174,10 @@ def table_weights(values: F32) -> I64:
 class TablePlan:
     """How much to look at: probes, and places among the estimates of the reference set.
 
-    A search looks into another bucket while it has looked into fewer than its probes, and at fewer rows than as many
-    buckets of the `average` size hold: where records lie close together, few buckets hold many of them and many of
-    the nearest. `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference
+    A probe is worth the rows of a bucket of the `average` size. A search looks into another bucket while it has looked
+    at fewer rows than its probes are worth: where records lie close together, few buckets hold many of them and many
+    of the nearest. And while it has looked into fewer than BUCKETS_PER_PROBE times as many buckets: they may be empty.
+    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference
     set; a row passes when it reaches the `rank`-th best.
     """
 
@@ -187,7 +190,7 @@ class TablePlan:
 
     def looks_on(self, probes: float, buckets: int, rows: int) -> bool:
         """Whether probes are left after so many buckets with so many rows."""
-        return buckets < probes and rows < self.average * probes
+        return buckets < BUCKETS_PER_PROBE * probes and rows < self.average * probes
 
 
 def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int, b: int, L: int) -> TablePlan:
