@@ -108,8 +108,14 @@ private:
                 more = plan_next(limit);
             }
             if (at == coming_.size()) break;
-            for (; asked < coming_.size() && asked <= at + ahead_; ++asked) ask_for(coming_[asked]);
-            scan(coming_[at]);
+            for (; asked < coming_.size() && asked < at + ahead_; ++asked) ask_for(coming_[asked], 0);
+            // The kernel asks for one more, line by line as it reads: many lines at once would have to wait for each other.
+            const uint8_t* ahead = coming_[at].signatures;
+            if (asked < coming_.size() && asked == at + ahead_) {
+                ahead = coming_[asked].signatures;
+                ask_for(coming_[asked++], coming_[at].rows);
+            }
+            scan(coming_[at], ahead);
         }
         return static_cast<int64_t>(buckets_ - before);
     }
@@ -146,21 +152,22 @@ private:
         return heads_ > 0;
     }
 
-    void ask_for(const Coming& run) const {
+    // The signatures of its rows, without those of as many as are asked for otherwise.
+    void ask_for(const Coming& run, int64_t without) const {
         const Buckets& table = tables_.tables_[run.table];
-        const int64_t rows = (static_cast<int64_t>(run.rows) + table.apart() - 1) & -table.apart();
-        for (int64_t byte = 0; byte < rows * table.signature_bytes(); byte += 64) __builtin_prefetch(run.signatures + byte);
+        const auto bytes = [&](int64_t rows) { return ((rows + table.apart() - 1) & -table.apart()) * table.signature_bytes(); };
+        for (int64_t byte = bytes(without); byte < bytes(run.rows); byte += 64) __builtin_prefetch(run.signatures + byte);
     }
 
     // While the reference set is looked at, the threshold rises with every run.
-    void scan(const Coming& run) {
+    void scan(const Coming& run, const uint8_t* ahead) {
         const Buckets& table = tables_.tables_[run.table];
         if (rising_) seen_ += static_cast<double>(filtered_ ? count_allowed(run) : run.rows);
         // Twice the score, and what the key gives, must reach the threshold.
         const int32_t least = std::max(0, (threshold_.value() - run.base + 1) / 2);
         if (least > TableQuery::MOST) return;
         const auto reached = static_cast<size_t>(
-            active().scan_bucket(query_.signatures(run.table), {run.signatures, run.rows, table.apart()},
+            active().scan_bucket(query_.signatures(run.table), {run.signatures, run.rows, table.apart(), ahead},
                                  static_cast<uint8_t>(least), {slots_.data(), scores_.data()}));
         if (reached == 0) return;
         const size_t before = passed_.size();
@@ -169,7 +176,10 @@ private:
         for (size_t i = 0; i < reached; ++i) {
             if (filtered_ && !has(masks_, run.numbers[slots_[i]])) continue;
             const int32_t estimate = run.base + 2 * scores_[i];
-            if (rising_) threshold_.count(estimate);
+            if (rising_)
+                threshold_.count(estimate);
+            else
+                __builtin_prefetch(run.numbers + slots_[i]);
             *to++ = {run.numbers + slots_[i], estimate};
         }
         passed_.resize(static_cast<size_t>(to - passed_.data()));
@@ -188,7 +198,7 @@ private:
         taken_.clear();
         for (const Passed& passed : passed_) {
             if (!fits(passed.estimate)) continue;
-            __builtin_prefetch(passed.at);
+            if (rising_) __builtin_prefetch(passed.at);
             taken_.push_back(passed.at);
         }
         for (const uint32_t* at : taken_) {

@@ -42,7 +42,7 @@ LETHEVEC_INLINE int64_t take_pairs(const ScanQuery& query, const BucketView& run
                                    int64_t count) {
     __m512i sum[PAIRS];
     for (int i = 0; i < PAIRS; ++i) sum[i] = _mm512_setzero_si512();
-    sum_wide<PAIRS, false>(query, run.signatures + from * query.bytes, 0, query.bytes, sum);
+    sum_wide<PAIRS>(query, run.signatures + from * query.bytes, 0, query.bytes, sum, run.ahead - run.signatures);
     for (int i = 0; i < PAIRS; ++i) {
         uint64_t mask = _mm512_cmpge_epu8_mask(sum[i], _mm512_set1_epi8(static_cast<char>(least)));
         const int64_t rows = run.rows - from - i * PAIR;
@@ -80,6 +80,7 @@ int64_t scan_bucket(const ScanQuery& query, const BucketView& run, uint8_t least
 #endif
     for (; from < run.rows; from += PAIR) {
         const uint8_t* at = run.signatures + from * query.bytes;
+        for (int64_t line = 0; line < PAIR * query.bytes; line += 64) __builtin_prefetch(run.ahead + from * query.bytes + line);
         const uint8_t* blocks[2] = {at, at + BLOCK};
         sum_blocks<2, PAIR>(query, blocks, 0, query.bytes, scores);
         count = take_block(scores, from, run.rows - from, least, found, count);

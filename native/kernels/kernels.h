@@ -121,6 +121,7 @@ struct BucketView {
     const uint8_t* signatures;
     int64_t rows;
     int64_t apart;  // the bytes of a row: PAIR, or BLOCK
+    const uint8_t* ahead;  // the signatures of a run that comes later: as many are asked for as are looked at
 };
 
 // What was found in a run: which of its rows, and their scores.

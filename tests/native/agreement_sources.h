@@ -143,7 +143,8 @@ inline void check_bucket(const Isas& isas, int64_t bytes, int64_t blocks) {
             }
             auto slots = room<uint32_t>(rows);
             auto scores = room<uint8_t>(rows);
-            const BucketView run{narrow ? lying.blocks[0] : problem.codes.data(), rows, narrow ? BLOCK : PAIR};
+            const uint8_t* signatures = narrow ? lying.blocks[0] : problem.codes.data();
+            const BucketView run{signatures, rows, narrow ? BLOCK : PAIR, signatures};
             const int64_t count = kernels.scan_bucket(query, run, least, {slots.data(), scores.data()});
             int64_t at = 0;
             bool right = true;
