@@ -124,7 +124,7 @@ def default_key_bits(expected: int, dim: int) -> int:
 
 
 def default_probes(expected: int, key_bits: int) -> int:
-    """Probes at effort 1: a share of all buckets that shrinks as they come to hold nearer neighbours, but at least 16."""
+    """Probes at effort 1: a share of a table's buckets that shrinks as neighbours come nearer, but at least 16."""
     return max(16, round(SHARE_SCALE * expected**SHARE_POWER * (1 << key_bits)))
 
 
