@@ -10,7 +10,7 @@ namespace lethevec {
 
 Buckets::~Buckets() {
     for (size_t p = 0; p < pieces_.size(); ++p) free_pages(pieces_[p], piece_bytes(p));
-    wipe(heads_.data(), heads_.size() * sizeof(Run));
+    wipe(heads_.data(), heads_.size() * sizeof(Head));
 }
 
 Buckets::Run Buckets::add_run() {
@@ -45,7 +45,7 @@ void Buckets::copy(Run from, Run to) {
 void Buckets::introduce(Run b) {
     const Link& known = link(b);
     if (known.previous == NONE)
-        heads_[known.state & KEY] = b;
+        heads_[known.key].first = b;
     else
         next(known.previous) = b;
     if (next(b) != NONE) link(next(b)).previous = b;
@@ -54,34 +54,33 @@ void Buckets::introduce(Run b) {
 void Buckets::put(Run b, uint32_t slot, uint32_t row, const uint8_t* from, int64_t stride) {
     rows_of(b)[slot] = row;
     uint8_t* at = signature(b, slot);
-    for (int64_t g = 0; g < signature_bytes_; ++g) at[g * BLOCK] = from[g * stride];
+    for (int64_t g = 0; g < signature_bytes_; ++g) at[g * apart_] = from[g * stride];
 }
 
 void Buckets::clear(Run b, uint32_t slot) {
     wipe(rows_of(b) + slot, sizeof(uint32_t));
     uint8_t* at = signature(b, slot);
-    for (int64_t g = 0; g < signature_bytes_; ++g) wipe(at + g * BLOCK, 1);
+    for (int64_t g = 0; g < signature_bytes_; ++g) wipe(at + g * apart_, 1);
 }
 
 Buckets::Place Buckets::insert(uint32_t key, uint32_t row, const uint8_t* signature) {
-    Run b = heads_[key];
-    if (b == NONE || rows_in(b) == run()) {
+    Head& head = heads_[key];
+    const uint32_t slot = head.rows & static_cast<uint32_t>(run() - 1);
+    if (slot == 0) {
         const Run added = add_run();
-        next(added) = b;
+        next(added) = head.first;
         link(added) = {NONE, key};
-        used_ += b == NONE;
+        used_ += head.rows == 0;
         introduce(added);
-        b = added;
     }
-    const uint32_t slot = rows_in(b);
-    put(b, slot, row, signature, 1);
-    link(b).state = key | (slot + 1) << COUNT_SHIFT;
-    return place(b, slot);
+    put(head.first, slot, row, signature, 1);
+    ++head.rows;
+    return place(head.first, slot);
 }
 
 void Buckets::raw_memory(std::vector<uint8_t>& all) const {
     const auto* heads = reinterpret_cast<const uint8_t*>(heads_.data());
-    all.insert(all.end(), heads, heads + heads_.size() * sizeof(Run));
+    all.insert(all.end(), heads, heads + heads_.size() * sizeof(Head));
     for (size_t p = 0; p < pieces_.size(); ++p) all.insert(all.end(), pieces_[p], pieces_[p] + piece_bytes(p));
 }
 

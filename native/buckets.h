@@ -2,9 +2,10 @@
 // buckets lie side by side without gaps. A run has room for 32 rows or, where buckets are large, a power of two times as many:
 // memory is read faster in long pieces than in short ones.
 //
-// Within a run, signatures lie in blocks of 32 rows, byte by byte, as `scan_bucket` of the kernels reads them: byte g of the
-// block's row r is at 32 g + r. Its rows, which are read only where a signature is worth it, and its links lie elsewhere: so a
-// search reads little more than signatures, and knows where the next run lies before it has come from memory.
+// Within a run, signatures lie in pairs of blocks, byte by byte, as `scan_bucket` of the kernels reads them: byte g of the pair's
+// row r is at 64 g + r; in runs of 32 rows there are no pairs, and it is at 32 g + r. Rows, which are read only where a
+// signature is worth it, and links lie elsewhere: so a search reads little more than heads and signatures, and knows where the
+// next run lies before it has come from memory. A head has the number of rows too, so that a search can plan by heads alone.
 //
 // All runs of a bucket but the first are full, and a run that empties is given back: the last run of all takes its place.
 // So the number of runs follows from the sizes of the buckets alone, however they came about, and a bucket that empties
@@ -38,7 +39,8 @@ public:
     Buckets(int64_t key_bits, int64_t signature_bits, int64_t run)
         : signature_bytes_((signature_bits + 7) / 8),
           run_shift_(__builtin_ctzll(static_cast<uint64_t>(run))),
-          heads_(static_cast<std::size_t>(int64_t{1} << key_bits), NONE) {}
+          apart_(run < PAIR ? BLOCK : PAIR),
+          heads_(static_cast<std::size_t>(int64_t{1} << key_bits), Head{NONE, 0}) {}
     ~Buckets();
     Buckets(const Buckets&) = delete;
     Buckets& operator=(const Buckets&) = delete;
@@ -53,29 +55,29 @@ public:
     void renumber(Place place, uint32_t row) { rows_of(run_of(place))[slot_of(place)] = row; }
 
     Place place(Run b, uint32_t slot) const { return (b << run_shift_) + slot + 1; }
-    uint32_t key_at(Place place) const { return link(run_of(place)).state & KEY; }
+    uint32_t key_at(Place place) const { return link(run_of(place)).key; }
     uint32_t row_at(Place place) const { return rows_of(run_of(place))[slot_of(place)]; }
 
-    // A bucket's runs one by one, so that a caller can have many buckets on their way from memory at once.
+    // A bucket's runs one by one, so that a caller can have many on their way from memory at once. The first run holds what the
+    // others, which are full, do not.
+    struct Head {
+        Run first;
+        uint32_t rows;  // of all runs
+    };
     void prefetch_head(uint32_t key) const { __builtin_prefetch(&heads_[key]); }
-    void prefetch_links(Run b) const {
-        __builtin_prefetch(&link(b));
-        __builtin_prefetch(&next(b));
-    }
-    // Where the next row of a run will lie.
-    void prefetch_end(Run b) const {
-        const uint32_t slot = rows_in(b) & static_cast<uint32_t>(run() - 1);
-        __builtin_prefetch(rows_of(b) + slot);
-        prefetch_signatures(signatures_of(b) + slot / BLOCK * signature_bytes_ * BLOCK, 1);
-    }
-    void prefetch_row(Place place) const { __builtin_prefetch(rows_of(run_of(place)) + slot_of(place)); }
-    // Into the second cache: there are more lines than can be on their way to the first.
-    void prefetch_signatures(const uint8_t* at, int64_t blocks) const {
-        for (int64_t byte = 0; byte < blocks * signature_bytes_ * BLOCK; byte += 64) __builtin_prefetch(at + byte, 0, 2);
-    }
-    Run first_run(uint32_t key) const { return heads_[key]; }
+    const Head& head(uint32_t key) const { return heads_[key]; }
+    uint32_t rows_in_first(const Head& head) const { return ((head.rows - 1) & static_cast<uint32_t>(run() - 1)) + 1; }
+    void prefetch_next(Run b) const { __builtin_prefetch(&next(b)); }
     Run next_run(Run b) const { return next(b); }
-    uint32_t rows_in(Run b) const { return link(b).state >> COUNT_SHIFT; }
+    // Where the next row of a bucket will lie.
+    void prefetch_end(uint32_t key) const {
+        const Head& head = heads_[key];
+        const uint32_t slot = head.rows & static_cast<uint32_t>(run() - 1);
+        if (slot == 0) return;  // in a run that is not there yet
+        __builtin_prefetch(rows_of(head.first) + slot);
+        const uint8_t* at = signature(head.first, slot);
+        for (int64_t g = 0; g < signature_bytes_; ++g) __builtin_prefetch(at + g * apart_);
+    }
     uint32_t* rows_of(Run b) const {
         const Part part = part_of(b);
         return reinterpret_cast<uint32_t*>(part.piece + part.runs * signature_bytes_ * run()) + part.at * run();
@@ -87,31 +89,34 @@ public:
     // Calls visit(row, place) for each row of a bucket.
     template <class Visit>
     void each(uint32_t key, Visit visit) const {
-        for (Run b = heads_[key]; b != NONE; b = next_run(b))
+        for (Run b = heads_[key].first; b != NONE; b = next_run(b))
             for (uint32_t slot = 0; slot < rows_in(b); ++slot) visit(rows_of(b)[slot], place(b, slot));
     }
     int64_t run() const { return int64_t{1} << run_shift_; }
+    int64_t apart() const { return apart_; }  // the bytes of a signature
     int64_t signature_bytes() const { return signature_bytes_; }
     void read_signature(Place place, uint8_t* to) const {
         const uint8_t* at = signature(run_of(place), slot_of(place));
-        for (int64_t g = 0; g < signature_bytes_; ++g) to[g] = at[g * BLOCK];
+        for (int64_t g = 0; g < signature_bytes_; ++g) to[g] = at[g * apart_];
     }
 
     int64_t keys() const { return static_cast<int64_t>(heads_.size()); }
     // Buckets with a row in them.
     int64_t used() const { return used_; }
     int64_t runs() const { return runs_; }
-    int64_t bytes() const { return 4 * keys() + run_bytes() * runs_; }
+    int64_t bytes() const { return static_cast<int64_t>(sizeof(Head)) * keys() + run_bytes() * runs_; }
     void raw_memory(std::vector<uint8_t>& all) const;
 
 private:
-    // The run before this one in its bucket; its key and its number of rows, in one word.
+    // The run before this one in its bucket, and the bucket's key.
     struct Link {
         Run previous;
-        uint32_t state;
+        uint32_t key;
     };
-    static constexpr int COUNT_SHIFT = MAX_KEY_BITS;
-    static constexpr uint32_t KEY = (uint32_t{1} << MAX_KEY_BITS) - 1;
+    uint32_t rows_in(Run b) const {
+        const Link& known = link(b);
+        return known.previous == NONE ? rows_in_first(heads_[known.key]) : static_cast<uint32_t>(run());
+    }
 
     // Runs lie in pieces: signatures of all its runs, then their rows, then for each the run after it in its bucket, close
     // together because these are followed one by one, then the other links. The first SMALL_PIECES are small, for the sake of
@@ -147,10 +152,11 @@ private:
         return reinterpret_cast<Run*>(part.piece + part.runs * (signature_bytes_ + 4) * run())[part.at];
     }
 
-    uint32_t slot_of(Place place) const { return (place - 1) & static_cast<uint32_t>(run() - 1); }
     Run run_of(Place place) const { return (place - 1) >> run_shift_; }
+    uint32_t slot_of(Place place) const { return (place - 1) & static_cast<uint32_t>(run() - 1); }
     uint8_t* signature(Run b, uint32_t slot) const {
-        return signatures_of(b) + slot / BLOCK * signature_bytes_ * BLOCK + slot % BLOCK;
+        const int64_t in_pair = slot & (apart_ - 1);
+        return signatures_of(b) + (slot - in_pair) * signature_bytes_ + in_pair;
     }
     // Byte g of the signature is at signature[g * stride].
     void put(Run b, uint32_t slot, uint32_t row, const uint8_t* signature, int64_t stride);
@@ -163,7 +169,8 @@ private:
 
     int64_t signature_bytes_;
     int run_shift_;
-    std::vector<Run> heads_;
+    int64_t apart_;
+    std::vector<Head> heads_;
     std::vector<uint8_t*> pieces_;
     uint32_t runs_ = 0;
     int64_t used_ = 0;
@@ -171,20 +178,20 @@ private:
 
 template <class Moved>
 void Buckets::remove(Place gone, Moved moved) {
-    const uint32_t key = key_at(gone);
-    const Run b = heads_[key];
-    const uint32_t last = rows_in(b) - 1;
+    Head& head = heads_[key_at(gone)];
+    const Run b = head.first;
+    const uint32_t last = rows_in_first(head) - 1;
     // The last row of the first run fills the gap.
     if (place(b, last) != gone) {
-        put(run_of(gone), slot_of(gone), rows_of(b)[last], signature(b, last), BLOCK);
+        put(run_of(gone), slot_of(gone), rows_of(b)[last], signature(b, last), apart_);
         moved(rows_of(b)[last], gone);
     }
     clear(b, last);
-    link(b).state = key | last << COUNT_SHIFT;
+    --head.rows;
     if (last != 0) return;
 
     const Run second = next(b);
-    heads_[key] = second;
+    head.first = second;
     if (second != NONE)
         link(second).previous = NONE;
     else

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dispatch.h"
 #include "wipe.h"
 
 namespace lethevec {
@@ -75,12 +76,22 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
         scans_[table] = {lookup, bytes, 0, 0.0f};
     }
     wipe(weights.data(), weights.size());
+    const auto widen = active().widen_tables;
+    if (!widen || bytes == 0) return;
+    const int64_t each = wide_tables(bytes);
+    wide_.resize(static_cast<size_t>(tables * each));
+    for (int64_t t = 0; t < tables; ++t) {
+        uint8_t* own = wide_.data() + t * each;
+        widen(lookups_.data() + t * bytes * 32, bytes, own);
+        scans_[static_cast<size_t>(t)].wide = own;
+    }
 }
 
 TableQuery::~TableQuery() {
     wipe(keys_.data(), keys_.size());
     wipe(home_.data(), home_.size() * sizeof(uint32_t));
     wipe(lookups_.data(), lookups_.size());
+    wipe(wide_.data(), wide_.size());
 }
 
 }  // namespace lethevec

@@ -39,6 +39,7 @@ private:
     std::vector<uint32_t> home_;      // the query's own keys
     std::vector<int32_t> key_totals_, totals_;
     std::vector<uint8_t> lookups_;    // (tables, bytes, 2, 16)
+    std::vector<uint8_t> wide_;       // the same for wider look-ups, where they are used
     std::vector<ScanQuery> scans_;
 };
 

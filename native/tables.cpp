@@ -111,15 +111,8 @@ void Tables::file(const uint32_t* which, int64_t n, const uint32_t* keys, const 
         for (int64_t t = begin; t < end; ++t) {
             Buckets& table = tables_[static_cast<size_t>(t)];
             for (int64_t i = 0; i < n; ++i) {
-                if (i + FILE_AHEAD < n) {
-                    const Buckets::Run b = table.first_run(keys[(i + FILE_AHEAD) * count + t]);
-                    if (b != Buckets::NONE) table.prefetch_end(b);
-                }
-                if (i + 2 * FILE_AHEAD < n) {
-                    const Buckets::Run b = table.first_run(keys[(i + 2 * FILE_AHEAD) * count + t]);
-                    if (b != Buckets::NONE) table.prefetch_links(b);
-                }
-                if (i + 3 * FILE_AHEAD < n) table.prefetch_head(keys[(i + 3 * FILE_AHEAD) * count + t]);
+                if (i + FILE_AHEAD < n) table.prefetch_end(keys[(i + FILE_AHEAD) * count + t]);
+                if (i + 2 * FILE_AHEAD < n) table.prefetch_head(keys[(i + 2 * FILE_AHEAD) * count + t]);
                 places(which[i])[t] = table.insert(keys[i * count + t], which[i], signatures + (i * count + t) * bytes);
             }
         }

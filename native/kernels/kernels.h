@@ -108,13 +108,16 @@ struct MeanQuery {
     float step, share;
 };
 
-// A bucket of the source "tables", in blocks wherever they lie, with codes as above. All blocks but the last are full.
+// A run of a bucket of the source "tables": signatures as codes above, in pairs of blocks, or a single block where those of a row
+// are BLOCK apart. What lies behind its last row, up to the end of the block or pair, may be anything.
 struct BucketView {
-    const uint8_t* const* blocks;
+    const uint8_t* signatures;
     int64_t rows;
+    int64_t apart;  // the bytes of a row: PAIR, or BLOCK
+    const uint8_t* ahead;  // the signatures of a run that comes later: as many are asked for as are looked at
 };
 
-// What was found in a bucket: BLOCK times the number of the block, plus the place in it; and their scores.
+// What was found in a run: which of its rows, and their scores.
 struct BucketFound {
     uint32_t* slots;
     uint8_t* scores;
@@ -200,7 +203,7 @@ struct Kernels {
     // The distances of n rows by their tails, wherever these lie, and by what scan_cells found.
     void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n,
                          float* distances);
-    // Rows of a bucket whose score is at least `least`, in the order of its blocks; returns how many. Scores are eight-bit sums.
+    // Rows of a run whose score is at least `least`, in their order; returns how many. Scores are eight-bit sums.
     int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
     // The largest |v| of n numbers; |v| * scale rounded to the nearest of each, which must fit, and their sum; and a bit for each,
     // set where v >= 0, in words of 32.

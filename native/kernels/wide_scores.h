@@ -62,11 +62,12 @@ LETHEVEC_INLINE void sum_wide_at(const ScanQuery& q, const uint8_t* const* codes
 // Adds to `sum` the eight-bit scores of PAIRS pairs of blocks over the bytes [from, to) of their codes, at most a chunk of them.
 // What comes after them is asked for, unless it is somewhere else.
 template <int PAIRS, bool AHEAD = true>
-LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, __m512i* sum) {
+LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, __m512i* sum,
+                              int64_t distance = WIDE_AHEAD) {
     // Shifts are of 16 bits: what comes in from the neighbour is masked, or lies where nobody looks.
     const __m512i two = _mm512_set1_epi8(3), four = _mm512_set1_epi8(15);
     const uint8_t* tables = q.wide + wide_tables(from);
-    const uint8_t* ahead = codes + WIDE_AHEAD + PAIRS * PAIR * from;
+    const uint8_t* ahead = codes + distance + PAIRS * PAIR * from;
     int64_t g = from;
     for (; g + 3 <= to; g += 3, tables += 4 * 64) {
         const __m512i first = kept(tables), second = kept(tables + 64), third = kept(tables + 128), rest = kept(tables + 192);

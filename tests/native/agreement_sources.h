@@ -144,19 +144,28 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
     }
 }
 
-inline void check_bucket(const Isas& isas, int64_t blocks) {
-    Random random{static_cast<uint64_t>(17000 + blocks)};
-    const ScanProblem problem(8, blocks, random);
+// With tables of 64 where they are made and without, and a run of one block, which is not in pairs.
+inline void check_bucket(const Isas& isas, int64_t bytes, int64_t blocks) {
+    Random random{static_cast<uint64_t>(17000 + 100 * bytes + blocks)};
+    const ScanProblem problem(bytes, blocks, random);
     const Scattered lying(problem, random);
-    for (int turn = 0; turn < 6; ++turn) {
+    for (int turn = 0; turn < 9; ++turn) {
+        const bool narrow = blocks == 1 && turn % 2 == 1, wide = turn % 3 != 2;
         const int64_t rows = blocks * BLOCK - random.below(BLOCK);
         const auto least = static_cast<uint8_t>(turn == 0 ? 0 : random.below(256));
-        const auto what = [&] { return text("scan_bucket: rows, least", {rows, least}); };
+        const auto what = [&] { return text("scan_bucket: bytes, rows, least, narrow, wide", {bytes, rows, least, narrow, wide}); };
         agree(isas, what, [&](const Kernels& kernels) {
+            ScanQuery query = problem.query;
+            auto tables = room<uint8_t>(wide_tables(bytes));
+            if (wide && kernels.widen_tables) {
+                kernels.widen_tables(query.tables, bytes, tables.data());
+                query.wide = tables.data();
+            }
             auto slots = room<uint32_t>(rows);
             auto scores = room<uint8_t>(rows);
-            const int64_t count = kernels.scan_bucket(problem.query, {lying.blocks.data(), rows}, least,
-                                                      {slots.data(), scores.data()});
+            const uint8_t* signatures = narrow ? lying.blocks[0] : problem.codes.data();
+            const BucketView run{signatures, rows, narrow ? BLOCK : PAIR, signatures};
+            const int64_t count = kernels.scan_bucket(query, run, least, {slots.data(), scores.data()});
             int64_t at = 0;
             bool right = true;
             for (int64_t row = 0; row < rows; ++row) {
@@ -332,7 +341,8 @@ inline void check_products(const Isas& isas, int64_t panels, int64_t d, int64_t 
 inline void check_source_kernels(const Isas& isas) {
     for (const int64_t bytes : {1, 2, 7, 13, 16, 17, 33, 64})
         for (int64_t blocks = 1; blocks <= 9; ++blocks) check_cell(isas, bytes, blocks);
-    for (int64_t blocks = 1; blocks <= 12; ++blocks) check_bucket(isas, blocks);
+    for (const int64_t bytes : {1, 2, 3, 8, 13, 16})
+        for (int64_t blocks = 1; blocks <= 12; ++blocks) check_bucket(isas, bytes, blocks);
     for (const int64_t groups : {1, 2, 25, 32, 200})
         for (const int64_t count : {1, 15, 16, 17, 64, 75}) check_means(isas, groups, count);
     for (const int64_t n : {1, 2, 7, 8, 9, 16, 100, 256}) check_sorting(isas, n);

@@ -57,7 +57,7 @@ def test_defaults_follow_the_number_of_records_expected():
     for expected in (1, 10, 10**4, 10**9, 1 << 32):
         for dim in (1, 3, 100):
             assert 1 <= default_key_bits(expected, dim) <= min(dim, 20)
-            assert default_probes(expected) >= 1
+            assert default_probes(expected, default_key_bits(expected, dim)) >= 1
             Index(dim, source="tables", expected=expected)
 
 
@@ -153,6 +153,6 @@ def test_stats_count_buckets_and_their_bytes():
     stats = index.stats()
     assert stats["buckets_possible"] == 32
     assert 2 <= stats["buckets_used"] <= 16
-    assert stats["bytes_tables"] == 4 * 32 + (32 + 140) * stats["buckets_used"] + 4 * 2 * 8
+    assert stats["bytes_tables"] == 8 * 32 + (32 + 140) * stats["buckets_used"] + 4 * 2 * 8
     assert stats["bytes_total"] == sum(stats[f"bytes_{part}"] for part in ("vectors", "codes", "ids", "tables"))
     assert Index(8).stats()["bytes_tables"] == 0

@@ -3,7 +3,7 @@
 Three parts:
 
 * sweep: recall and queries per second against probes, for several numbers of tables and key bits, beside the scan;
-  drawn as one figure for each data set; at effort 1, an eighth of all buckets is looked into;
+  drawn as one figure for each data set; at effort 1, a search looks at rows worth an eighth of all buckets;
 * growth: what a query costs as the set grows, tables and scan both tuned to recall 0.9 at each size, with the exponent
   of the power law fitted to each; counted in time, and in records looked at, which a busy machine does not disturb;
 * faiss: IndexBinaryHash and IndexBinaryMultiHash beside our tables on the same codes (USR, Hamming ranking, no
@@ -24,7 +24,7 @@ import numpy as np
 
 import lethevec
 
-from ..index.sources import default_probes
+from ..index.sources import default_key_bits, default_probes
 from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
 from .ours import Lethevec
 from .peer import queries_for, tune_to, unit
@@ -187,7 +187,8 @@ def faiss(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     codes, asked = hasher.codes(base), hasher.codes(queries)
     ours = Lethevec("tables", family="usr", bits=bits, ranking="hamming", keep_vectors=False, mean_norm=norm)
     # Few probes, so that efforts reach down to where Faiss is fast.
-    ours.options |= {"expected": len(base), "probes": max(8, default_probes(len(base)) // 8)}
+    usual = default_probes(len(base), default_key_bits(len(base), data.dim))
+    ours.options |= {"expected": len(base), "probes": max(8, usual // 8)}
     ours.build(data.train, data.metric)
     rows = []
     for name, setting, task in faiss_tasks(ours, codes, asked, queries, arguments):

@@ -22,7 +22,7 @@ SOURCES = ("auto", "scan", "tables", "pivots")
 Params = tuple[tuple[str, int | str], ...]
 
 #: What a key's bits and a plan of probes fit in (see native/probing.h), and how many buckets all tables may have: every
-#: one of them costs four bytes, filled or not.
+#: one of them costs eight bytes, filled or not.
 MAX_TABLES = 256
 MAX_KEY_BITS = 20
 MAX_BUCKETS = 1 << 25
@@ -31,7 +31,7 @@ EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
 TABLES = 1
 ROWS_PER_BUCKET = 400
-PROBES_SCALE, PROBES_POWER = 0.004, 0.9
+SHARE_SCALE, SHARE_POWER = 2.9, -0.15
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000
@@ -80,7 +80,7 @@ def _tables(dim: int, expected: int, given: dict[str, object]) -> Params:
     if tables << key_bits > MAX_BUCKETS:
         most = MAX_BUCKETS >> key_bits
         raise ParameterError(f"tables: expected at most {most} with key_bits={key_bits}, got {tables}")
-    probes = integer("probes", _or(given["probes"], default_probes(expected)), 1, MAX_PROBES)
+    probes = integer("probes", _or(given["probes"], default_probes(expected, key_bits)), 1, MAX_PROBES)
     return (("expected", expected), ("key_bits", key_bits), ("probes", probes), ("tables", tables))
 
 
@@ -123,9 +123,9 @@ def default_key_bits(expected: int, dim: int) -> int:
     return min(dim, MAX_KEY_BITS, max(4, round(math.log2(expected / ROWS_PER_BUCKET))))
 
 
-def default_probes(expected: int) -> int:
-    """Buckets to look into at effort 1: they grow more slowly than the number of records, and of buckets."""
-    return max(16, round(PROBES_SCALE * expected**PROBES_POWER))
+def default_probes(expected: int, key_bits: int) -> int:
+    """Probes at effort 1: a share of a table's buckets that shrinks as neighbours come nearer, but at least 16."""
+    return max(16, round(SHARE_SCALE * expected**SHARE_POWER * (1 << key_bits)))
 
 
 def refuse_unfit(source: str, hasher: Hasher, ranking: str, keep_vectors: bool) -> None:

@@ -48,8 +48,10 @@ I64 = npt.NDArray[np.int64]
 
 #: The stream that the seed of the tables' rotations is the first word of.
 STREAM = 3 << 32
-#: A search that may look at this many records for each bucket of its plan looks at all of them instead.
+#: A search that may find at most so many records for each probe looks at all of them instead.
 ROWS_PER_PROBE = 4
+#: The most buckets that are looked into for a probe.
+BUCKETS_PER_PROBE = 2.0
 #: Bits of a key and its signature together.
 LOOKED_BITS = 128
 CENTRED_FROM = 16
@@ -170,17 +172,25 @@ def table_weights(values: F32) -> I64:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """How much to look at: buckets, and places among the estimates of the reference set.
+    """How much to look at: probes, and places among the estimates of the reference set.
 
-    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference set; a row
-    passes when it reaches the `rank`-th best.
+    A probe is worth the rows of a bucket of the `average` size. A search looks into another bucket while it has looked
+    at fewer rows than its probes are worth: where records lie close together, few buckets hold many of them and many
+    of the nearest. And while it has looked into fewer than BUCKETS_PER_PROBE times as many buckets: they may be empty.
+    `wanted` estimates at least are in the reference buckets; the `fixed` best of them are the reference
+    set; a row passes when it reaches the `rank`-th best.
     """
 
     reference: float
     limit: float
+    average: float
     wanted: float
     fixed: float
     rank: float
+
+    def looks_on(self, probes: float, buckets: int, rows: int) -> bool:
+        """Whether probes are left after so many buckets with so many rows."""
+        return buckets < BUCKETS_PER_PROBE * probes and rows < self.average * probes
 
 
 def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int, b: int, L: int) -> TablePlan:
@@ -194,6 +204,7 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
     return TablePlan(
         reference=probes_for(REFERENCE, probes, records, allowed),
         limit=probes_for(effort, probes, records, allowed),
+        average=records / (1 << b),
         wanted=float(L * k),
         fixed=fixed,
         rank=max(fixed, float(np.ceil(effort * base))),
@@ -201,7 +212,7 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
 
 
 def probes_for(effort: float, probes: int, records: int, allowed: int) -> float:
-    """Buckets to look into when `allowed` of the records may be found: as many more as these are fewer."""
+    """Probes when `allowed` of the records may be found: as many more as these are fewer."""
     return float(np.ceil(effort * probes * (records / max(1, allowed))))
 
 
@@ -219,7 +230,7 @@ def table_candidates(
 
     `bits` (n, L, b + s) are the signs of the records' values. A row's estimate in a bucket is
     sum(w) - 2 sum(w over the bits that differ); one that lies in several buckets has an estimate for each. The first
-    buckets say which estimates are good: as many as the plan has for reference, and more until they hold `wanted`.
+    buckets say which estimates are good: those that the plan has for reference, and more until they hold `wanted`.
     Their best estimates, `fixed` of them with ties, are the reference set, and come first in the answer. Then comes
     every other row, of these buckets and of those after them up to the limit, that has an estimate as good as the
     rank-th best of the first buckets.
@@ -240,12 +251,14 @@ def table_candidates(
     keys = _signs_as_numbers(np.where(bits[:, :, :b], np.float32(1), np.float32(-1)))
     first: list[tuple[int, int]] = []  # (estimate, row)
     after: list[tuple[int, int]] = []
-    at_first = True
+    at_first, looked = True, 0
     for done, probe in enumerate(probing(values[:, :b])):
-        at_first = at_first and (done < plan.reference or len(first) < plan.wanted)
-        if not at_first and done >= plan.limit:
+        at_first = at_first and (plan.looks_on(plan.reference, done, looked) or len(first) < plan.wanted)
+        if not at_first and not plan.looks_on(plan.limit, done, looked):
             break
-        bucket = np.flatnonzero(may & (keys[:, probe.table] == probe.key))
+        bucket = np.flatnonzero(keys[:, probe.table] == probe.key)
+        looked += len(bucket)
+        bucket = bucket[may[bucket]]
         (first if at_first else after).extend(
             zip(estimates[bucket, probe.table].tolist(), bucket.tolist(), strict=True)
         )
