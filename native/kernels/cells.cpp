@@ -42,58 +42,40 @@ LETHEVEC_INLINE uint64_t permitted(const CellPair& pair, const uint32_t* masks) 
     return mask;
 }
 
-// The eight-bit sums of N pairs, wherever they lie, over the bytes [from, to) of their codes.
-template <int N>
-LETHEVEC_INLINE void sum_pairs(const ScanQuery& q, const CellPair* pairs, int64_t from, int64_t to, uint8_t (*sums)[PAIR]) {
+// The eight-bit sums of a pair over the bytes [from, to) of its codes.
+LETHEVEC_INLINE void sum_pair(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, uint8_t* sums) {
 #if defined(LETHEVEC_ISA_AVX512)
     if (q.wide) {
-        __m512i sum[N];
-        const uint8_t* codes[N];
-        for (int i = 0; i < N; ++i) {
-            sum[i] = _mm512_setzero_si512();
-            codes[i] = pairs[i].at;
-        }
-        sum_wide_at<N>(q, codes, from, to, sum);
-        for (int i = 0; i < N; ++i) _mm512_storeu_si512(sums[i], sum[i]);
+        _mm512_storeu_si512(sums, pair_scores(q.wide + wide_tables(from), codes + from * PAIR, to - from));
         return;
     }
 #endif
-    const uint8_t* blocks[2 * N];
-    for (int i = 0; i < N; ++i) {
-        blocks[2 * i] = pairs[i].at;
-        blocks[2 * i + 1] = pairs[i].at + BLOCK;
-    }
-    sum_blocks<2 * N, PAIR>(q, blocks, from, to, sums[0]);
+    const uint8_t* blocks[2] = {codes, codes + BLOCK};
+    sum_blocks<2, PAIR>(q, blocks, from, to, sums);
 }
 
-// Calls `visit` with each of N pairs, its scores, and the masks of its blocks.
-template <int N, class Visit>
-LETHEVEC_INLINE void some_pairs(const ScanQuery& q, const CellPair* pairs, const uint32_t*& masks, Visit visit) {
-    // Pairs are scattered: those that come later are asked for while these are looked at.
-    const int64_t stride = (q.bytes + 4) * PAIR;
-    for (int i = 0; i < N; ++i)
-        for (int64_t at = 0; at < stride; at += 64) __builtin_prefetch(pairs[i + CELL_AHEAD].at + at);
-    alignas(64) uint8_t sums[N][PAIR];
-    const auto next = [&](const CellPair& pair) { masks += masks ? (pair.rows + BLOCK - 1) / BLOCK : 0; };
-    if (q.bytes <= CHUNK_BYTES) {
-        sum_pairs<N>(q, pairs, 0, q.bytes, sums);
-        for (int i = 0; i < N; next(pairs[i++])) visit(pairs[i], sums[i], masks);
-        return;
-    }
-    alignas(64) uint16_t scores[N][PAIR] = {};
-    for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
-        sum_pairs<N>(q, pairs, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
-        for (int i = 0; i < N; ++i)
-            for (int64_t r = 0; r < PAIR; ++r) scores[i][r] = static_cast<uint16_t>(scores[i][r] + sums[i][r]);
-    }
-    for (int i = 0; i < N; next(pairs[i++])) visit(pairs[i], scores[i], masks);
-}
-
+// Calls `visit` with each pair, its scores, and the masks of its blocks.
 template <class Visit>
 LETHEVEC_INLINE void each_pair(const ScanQuery& q, const CellPair* pairs, int64_t n, const uint32_t* masks, Visit visit) {
-    int64_t i = 0;
-    for (; i + 2 <= n; i += 2) some_pairs<2>(q, pairs + i, masks, visit);
-    if (i < n) some_pairs<1>(q, pairs + i, masks, visit);
+    const int64_t stride = (q.bytes + 4) * PAIR;
+    for (int64_t i = 0; i < n; ++i) {
+        // Pairs are scattered: one that comes later is asked for while this one is looked at.
+        const uint8_t* later = pairs[i + CELL_AHEAD].at;
+        for (int64_t at = 0; at < stride; at += 64) __builtin_prefetch(later + at);
+        alignas(64) uint8_t sums[PAIR];
+        if (q.bytes <= CHUNK_BYTES) {
+            sum_pair(q, pairs[i].at, 0, q.bytes, sums);
+            visit(pairs[i], sums, masks);
+        } else {
+            alignas(64) uint16_t scores[PAIR] = {};
+            for (int64_t from = 0; from < q.bytes; from += CHUNK_BYTES) {
+                sum_pair(q, pairs[i].at, from, from + CHUNK_BYTES < q.bytes ? from + CHUNK_BYTES : q.bytes, sums);
+                for (int64_t r = 0; r < PAIR; ++r) scores[r] = static_cast<uint16_t>(scores[r] + sums[r]);
+            }
+            visit(pairs[i], scores, masks);
+        }
+        if (masks) masks += (pairs[i].rows + BLOCK - 1) / BLOCK;
+    }
 }
 
 }  // namespace

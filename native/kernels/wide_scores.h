@@ -22,43 +22,6 @@ LETHEVEC_INLINE __m512i kept(const uint8_t* at) {
     return x;
 }
 
-// Adds to `sum` the eight-bit scores of PAIRS pairs of blocks, wherever they lie, over the bytes [from, to) of their codes, at
-// most a chunk of them.
-template <int PAIRS>
-LETHEVEC_INLINE void sum_wide_at(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, __m512i* sum) {
-    const __m512i two = _mm512_set1_epi8(3), four = _mm512_set1_epi8(15);
-    const uint8_t* tables = q.wide + wide_tables(from);
-    int64_t g = from;
-    for (; g + 3 <= to; g += 3, tables += 4 * 64) {
-        const __m512i first = kept(tables), second = kept(tables + 64), third = kept(tables + 128), rest = kept(tables + 192);
-        for (int i = 0; i < PAIRS; ++i) {
-            const uint8_t* at = codes[i] + g * PAIR;
-            const __m512i a = kept(at), b = kept(at + PAIR), c = kept(at + 2 * PAIR);
-            __m512i left = _mm512_ternarylogic_epi64(two, _mm512_srli_epi16(a, 6), _mm512_srli_epi16(b, 4), 0xca);
-            left = _mm512_ternarylogic_epi64(four, left, _mm512_srli_epi16(c, 2), 0xca);
-            const __m512i ab = _mm512_add_epi8(_mm512_permutexvar_epi8(a, first), _mm512_permutexvar_epi8(b, second));
-            const __m512i cd = _mm512_add_epi8(_mm512_permutexvar_epi8(c, third), _mm512_permutexvar_epi8(left, rest));
-            sum[i] = _mm512_add_epi8(sum[i], _mm512_add_epi8(ab, cd));
-        }
-    }
-    if (g == to) return;
-    const bool both = g + 2 == to;
-    const __m512i first = _mm512_loadu_si512(tables), second = _mm512_loadu_si512(tables + 64);
-    const __m512i rest = both ? _mm512_loadu_si512(tables + 128) : second;
-    for (int i = 0; i < PAIRS; ++i) {
-        const uint8_t* at = codes[i] + g * PAIR;
-        const __m512i a = kept(at);
-        __m512i left = _mm512_srli_epi16(a, 6);
-        sum[i] = _mm512_add_epi8(sum[i], _mm512_permutexvar_epi8(a, first));
-        if (both) {
-            const __m512i b = kept(at + PAIR);
-            left = _mm512_ternarylogic_epi64(two, left, _mm512_srli_epi16(b, 4), 0xca);
-            sum[i] = _mm512_add_epi8(sum[i], _mm512_permutexvar_epi8(b, second));
-        }
-        sum[i] = _mm512_add_epi8(sum[i], _mm512_permutexvar_epi8(left, rest));
-    }
-}
-
 // Adds to `sum` the eight-bit scores of PAIRS pairs of blocks over the bytes [from, to) of their codes, at most a chunk of them.
 // What comes after them is asked for, unless it is somewhere else.
 template <int PAIRS, bool AHEAD = true>
@@ -132,6 +95,31 @@ LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at) {
         tables += 64;
     }
     return _mm512_add_epi8(sum, _mm512_permutexvar_epi8(left, _mm512_loadu_si512(tables)));
+}
+
+// The same where the number of bytes is known at run time; it hardly ever changes.
+LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at, int64_t bytes) {
+    switch (bytes) {
+#define LETHEVEC_PAIR_SCORES(BYTES) \
+    case BYTES: return pair_scores<BYTES>(tables, at);
+        LETHEVEC_PAIR_SCORES(1)
+        LETHEVEC_PAIR_SCORES(2)
+        LETHEVEC_PAIR_SCORES(3)
+        LETHEVEC_PAIR_SCORES(4)
+        LETHEVEC_PAIR_SCORES(5)
+        LETHEVEC_PAIR_SCORES(6)
+        LETHEVEC_PAIR_SCORES(7)
+        LETHEVEC_PAIR_SCORES(8)
+        LETHEVEC_PAIR_SCORES(9)
+        LETHEVEC_PAIR_SCORES(10)
+        LETHEVEC_PAIR_SCORES(11)
+        LETHEVEC_PAIR_SCORES(12)
+        LETHEVEC_PAIR_SCORES(13)
+        LETHEVEC_PAIR_SCORES(14)
+        LETHEVEC_PAIR_SCORES(15)
+#undef LETHEVEC_PAIR_SCORES
+    }
+    return pair_scores<CHUNK_BYTES>(tables, at);
 }
 
 #endif
