@@ -134,9 +134,14 @@ void bind_hashing(nb::module_& module) {
         [](nb::handle x, int64_t dim, double largest_norm, bool nonzero) {
             Vectors vectors;
             if (!vectors.read(x) || vectors.columns != dim || vectors.rows == 0) return false;
+            const auto in_range = [&] {
+                const auto [smallest, largest] = norm_range(vectors.data, dim, vectors.rows);
+                return largest <= largest_norm && !(nonzero && smallest == 0.0);
+            };
+            // To let other threads run takes longer than to look at a few vectors.
+            if (vectors.rows * dim <= 16384) return in_range();
             nb::gil_scoped_release released;
-            const auto [smallest, largest] = norm_range(vectors.data, dim, vectors.rows);
-            return largest <= largest_norm && !(nonzero && smallest == 0.0);
+            return in_range();
         },
         "x"_a, "dim"_a, "largest_norm"_a, "nonzero"_a,
         "Whether x can be used as it is: C-contiguous float32 of shape (n, dim), n >= 1, with norms in range.");
