@@ -19,7 +19,6 @@ from .errors import VectorError
 F32 = npt.NDArray[np.float32]
 
 _ARRAY = np.ndarray  # looked up once: a single vector waits for it
-_passes = core.passes
 
 #: Beyond this, squares of distances leave the range of float32.
 MAX_NORM = 1e18
@@ -32,7 +31,7 @@ def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonze
     array([[1., 2., 3.]], dtype=float32)
     """
     # What needs no conversion, nearly everything: a single vector should not wait for questions about the rest.
-    if type(vectors) is _ARRAY and _passes(vectors, dim, MAX_NORM, nonzero):
+    if type(vectors) is _ARRAY and core.passes(vectors, dim, MAX_NORM, nonzero):
         return vectors
     return _check(vectors, dim, name, nonzero)[0]
 
@@ -50,7 +49,7 @@ def passing_vectors(vectors: npt.ArrayLike, dim: int, *, nonzero: bool = False) 
 
 def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool) -> tuple[F32, bool]:
     """The checked array, and whether it is a copy that nobody else has."""
-    if type(vectors) is _ARRAY and _passes(vectors, dim, MAX_NORM, nonzero):
+    if type(vectors) is _ARRAY and core.passes(vectors, dim, MAX_NORM, nonzero):
         return vectors, False
     array = vectors if type(vectors) is np.ndarray else _as_array(vectors, name)
     # What NumPy makes of lists is new; of anything else with an array inside it may be that array.
