@@ -6,24 +6,25 @@
 #include "bind.h"
 #include "dispatch.h"
 #include "hashing.h"
+#include "bind_matrix.h"
 
 namespace lethevec {
 
 namespace {
 
-using Vectors = Array<const float, 2>;
-using Values = std::optional<Array<float, 2>>;
-using Codes = std::optional<Array<uint8_t, 2>>;
+using Vectors = Matrix<const float>;
+using Values = std::optional<Matrix<float>>;
+using Codes = std::optional<Matrix<uint8_t>>;
 
 Output output_of(const Vectors& x, const Values& values, const Codes& codes, int64_t bits) {
-    expect(!values || (rows(*values) == rows(x) && columns(*values) == bits), "values: wrong shape");
-    expect(!codes || (rows(*codes) == rows(x) && columns(*codes) == (bits + 7) / 8), "codes: wrong shape");
-    return {values ? values->data() : nullptr, codes ? codes->data() : nullptr, bits};
+    expect(!values || (values->rows == x.rows && values->columns == bits), "values: wrong shape");
+    expect(!codes || (codes->rows == x.rows && codes->columns == (bits + 7) / 8), "codes: wrong shape");
+    return {values ? values->data : nullptr, codes ? codes->data : nullptr, bits};
 }
 
 Batch batch_of(const Vectors& x, int64_t d, int64_t threads) {
-    expect(columns(x) == d, "x: wrong dimension");
-    return {x.data(), rows(x), threads};
+    expect(x.columns == d, "x: wrong dimension");
+    return {x.data, x.rows, threads};
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void bind_hashing(nb::module_& module) {
 
     module.def(
         "project",
-        [](const Projection& projection, Vectors x, Values values, Codes codes, int64_t threads) {
+        [](const Projection& projection, const Vectors& x, const Values& values, const Codes& codes, int64_t threads) {
             const Output out = output_of(x, values, codes, projection.bits());
             const Batch batch = batch_of(x, projection.d(), threads);
             nb::gil_scoped_release released;
@@ -66,7 +67,7 @@ void bind_hashing(nb::module_& module) {
 
     module.def(
         "superbit",
-        [](const Frame& frame, int64_t bits, Vectors x, Values values, Codes codes, int64_t threads) {
+        [](const Frame& frame, int64_t bits, const Vectors& x, const Values& values, const Codes& codes, int64_t threads) {
             expect(bits >= 1 && bits <= frame.m() * frame.d(), "bits: out of range");
             const Output out = output_of(x, values, codes, bits);
             const Batch batch = batch_of(x, frame.d(), threads);
@@ -77,7 +78,7 @@ void bind_hashing(nb::module_& module) {
 
     module.def(
         "usr",
-        [](const Frame& frame, float entry_gain, int64_t steps, Vectors x, Values values, Codes codes, int64_t threads) {
+        [](const Frame& frame, float entry_gain, int64_t steps, const Vectors& x, const Values& values, const Codes& codes, int64_t threads) {
             expect(steps >= 1, "steps: out of range");
             const Output out = output_of(x, values, codes, frame.m() * frame.d());
             const Batch batch = batch_of(x, frame.d(), threads);
@@ -88,7 +89,7 @@ void bind_hashing(nb::module_& module) {
 
     module.def(
         "progressive",
-        [](const Frame& frame, Array<const float, 1> weights, int64_t sweeps, Vectors x, Values values, Codes codes,
+        [](const Frame& frame, Array<const float, 1> weights, int64_t sweeps, const Vectors& x, const Values& values, const Codes& codes,
            int64_t threads) {
             expect(rows(weights) == frame.m() && sweeps >= 0, "weights: wrong shape, or sweeps: out of range");
             const Output out = output_of(x, values, codes, frame.m() * frame.d());
@@ -113,20 +114,37 @@ void bind_hashing(nb::module_& module) {
 
     module.def(
         "norms",
-        [](Vectors x, Array<double, 1> out) {
-            expect(rows(out) == rows(x), "out: wrong shape");
+        [](const Vectors& x, Array<double, 1> out) {
+            expect(rows(out) == x.rows, "out: wrong shape");
             nb::gil_scoped_release released;
-            active().norms(x.data(), columns(x), rows(x), out.data());
+            active().norms(x.data, x.columns, x.rows, out.data());
         },
         "x"_a.noconvert(), "out"_a.noconvert());
 
     module.def(
         "norm_range",
-        [](Vectors x) {
+        [](const Vectors& x) {
             nb::gil_scoped_release released;
-            return norm_range(x.data(), columns(x), rows(x));
+            return norm_range(x.data, x.columns, x.rows);
         },
         "x"_a.noconvert(), "The smallest and the largest norm of the rows; NaN or infinity where a row has one.");
+
+    module.def(
+        "passes",
+        [](nb::handle x, int64_t dim, double largest_norm, bool nonzero) {
+            Vectors vectors;
+            if (!vectors.read(x) || vectors.columns != dim || vectors.rows == 0) return false;
+            const auto in_range = [&] {
+                const auto [smallest, largest] = norm_range(vectors.data, dim, vectors.rows);
+                return largest <= largest_norm && !(nonzero && smallest == 0.0);
+            };
+            // To let other threads run takes longer than to look at a few vectors.
+            if (vectors.rows * dim <= 16384) return in_range();
+            nb::gil_scoped_release released;
+            return in_range();
+        },
+        "x"_a, "dim"_a, "largest_norm"_a, "nonzero"_a,
+        "Whether x can be used as it is: C-contiguous float32 of shape (n, dim), n >= 1, with norms in range.");
 
     module.def(
         "activate",

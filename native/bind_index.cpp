@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "bind.h"
+#include "bind_matrix.h"
 #include "digest.h"
 #include "index.h"
 #include "parallel.h"
@@ -162,20 +163,20 @@ void bind_index(nb::module_& module) {
             "encoder"_a, "threads"_a, "progress"_a)
         .def(
             "search",
-            [](const Index& self, Vectors queries, int64_t k, double effort, std::optional<Ids> allowed, int64_t threads,
-               Array<int64_t, 2> ids, Array<float, 2> distances) {
-                expect(rows(ids) == rows(queries) && columns(ids) == k, "ids: wrong shape");
-                expect(rows(distances) == rows(queries) && columns(distances) == k, "distances: wrong shape");
+            [](const Index& self, const Matrix<const float>& queries, int64_t k, double effort, std::optional<Ids> allowed,
+               int64_t threads, const Matrix<int64_t>& ids, const Matrix<float>& distances) {
+                expect(queries.columns == self.dim(), "queries: wrong shape");
+                expect(ids.rows == queries.rows && ids.columns == k, "ids: wrong shape");
+                expect(distances.rows == queries.rows && distances.columns == k, "distances: wrong shape");
                 SearchWork work;
                 {
                     nb::gil_scoped_release released;
-                    work = self.search(queries.data(), rows(queries), k, effort, pointer(allowed), count(allowed), threads,
-                                       ids.data(), distances.data());
+                    work = self.search(queries.data, queries.rows, k, effort, pointer(allowed), count(allowed), threads,
+                                       ids.data, distances.data);
                 }
                 return std::make_tuple(work.scanned, work.refined, work.reranked);
             },
-            "queries"_a.noconvert(), "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a.noconvert(),
-            "distances"_a.noconvert())
+            "queries"_a, "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a, "distances"_a)
         .def(
             "search_radius",
             [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {

@@ -19,11 +19,26 @@ Output rows_from(Output out, int64_t begin) {
             out.alignment ? out.alignment + begin : nullptr};
 }
 
+// Calls work(scratch) with so many zeros: on the stack where they are few, as a single vector should not wait for memory.
+template <class Work>
+void with_scratch(int64_t floats, Work work) {
+    constexpr int64_t FEW = 2048;
+    if (floats <= FEW) {
+        alignas(64) float scratch[FEW];
+        std::memset(scratch, 0, static_cast<size_t>(floats) * sizeof(float));
+        work(scratch);
+    } else {
+        AlignedVector<float> scratch(static_cast<size_t>(floats));
+        work(scratch.data());
+    }
+}
+
 template <class Kernel>
 void encode(const Frame& frame, Batch batch, Output out, int64_t work_per_row, Kernel kernel) {
     parallel_for(batch.n, batch.threads, grain(work_per_row), [&](int64_t begin, int64_t end) {
-        AlignedVector<float> scratch(static_cast<size_t>(frame.scratch()));
-        kernel(batch.x + begin * frame.d(), end - begin, rows_from(out, begin), scratch.data());
+        with_scratch(frame.scratch(), [&](float* scratch) {
+            kernel(batch.x + begin * frame.d(), end - begin, rows_from(out, begin), scratch);
+        });
     });
 }
 

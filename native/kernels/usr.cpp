@@ -31,10 +31,10 @@ void activate(const float* x, int64_t n, float* out) {
     for (int64_t k = j; k < n; ++k) out[k] = tail[k - j];
 }
 
-// Where the steps of a row happen: g = R_0^T (alpha x) comes in, y goes out, u and spare are rows for anything.
+// Where the steps of a row happen: g comes in as alpha x and becomes R_0^T (alpha x), y goes out, u and spare are rows for
+// anything.
 struct Workspace {
-    const float* g;
-    float *u, *spare, *y;
+    float *g, *u, *spare, *y;
 };
 
 LETHEVEC_INLINE f32s inverse_of(int64_t m) { return splat(static_cast<float>(1.0 / static_cast<double>(m))); }
@@ -44,6 +44,7 @@ void unfold(const FrameView& f, int64_t steps, Workspace work) {
     const float* g = work.g;
     float *u = work.u, *y = work.y;
     const f32s inverse_m = inverse_of(m);
+    forward(f, work.g, 0, work.spare);
     copy_row(u, g, dp);
     for (int64_t i = 0; i < m; ++i) {  // t = 1
         if (i > 0) forward(f, u, i, work.spare);
@@ -93,16 +94,31 @@ LETHEVEC_INLINE void activate_rest(float* y) {
     for (int k = 0; k < K; ++k) store(y + k * LANES, tanh_of(load(y + k * LANES)));
 }
 
+struct NoActivation {
+    template <int I>
+    LETHEVEC_INLINE void piece() {}
+};
+
 // Of a block's vectors, as many are activated while the row goes on forward, the rest when it comes back.
 template <int N>
 constexpr int GOING = N / 2;
 template <int N>
 constexpr int COMING = N - GOING<N>;
 
+// Where a row leaves registers free, the last block's values go through none but them: the way back begins there, and waits.
+template <int N>
+constexpr bool TURNS_IN_REGISTERS = N < 8;
+
 // y_i = tanh(R_i^T R_0 u), or in later steps tanh(y_i + that), but for what is left to do on the way back.
 template <int N, bool FIRST>
 LETHEVEC_INLINE void spread(const FrameView& f, RegisterRow<N>& u, float* y) {
     for (int64_t i = 0;; ++i, y += f.dp) {
+        if constexpr (TURNS_IN_REGISTERS<N>)
+            if (i + 1 == f.m) {
+                for (int k = 0; k < N; ++k) u.r[k] = tanh_of(FIRST ? u.r[k] : load(y + k * LANES) + u.r[k]);
+                for (int k = 0; k < N; ++k) store(y + k * LANES, u.r[k]);
+                return;
+            }
         for (int k = 0; k < N; ++k) store(y + k * LANES, FIRST ? u.r[k] : load(y + k * LANES) + u.r[k]);
         if (i + 1 == f.m) break;
         Activation<GOING<N>> activation{y, {}, {}, {}, {}};
@@ -119,9 +135,12 @@ void unfold_in_registers(const FrameView& f, int64_t steps, Workspace work) {
     const f32s inverse_m = inverse_of(m);
     RegisterRow<N> u;
     u.read(work.g);
+    NoActivation none;
+    for (int64_t t = 0; t < FIRST_ROUNDS; ++t) u.template forward<0>(f, t, none);
+    for (int k = 0; k < N; ++k) store(work.g + k * LANES, u.r[k]);
     spread<N, true>(f, u, y);
     for (int64_t t = 1; t < steps; ++t) {
-        u.read(y + (m - 1) * dp);
+        if constexpr (!TURNS_IN_REGISTERS<N>) u.read(y + (m - 1) * dp);
         for (int64_t i = m - 1; i >= 1; --i) {
             float* y_i = y + (i - 1) * dp;
             Activation<COMING<N>> activation{y_i + GOING<N> * LANES, {}, {}, {}, {}};
@@ -153,7 +172,6 @@ void usr(const FrameView& f, float entry_gain, int64_t steps, const float* x, in
     for (int64_t row = 0; row < n; ++row) {
         read_row(g, x + row * f.d, f.d, dp);
         for (int64_t j = 0; j < dp; j += LANES) store(g + j, load(g + j) * splat(entry_gain));
-        forward(f, g, 0, spare);
         unfold_row(f, steps, {g, u, spare, y});
         BitWriter code(out.codes ? out.codes + row * bytes : nullptr);
         for (int64_t i = 0; i < m; ++i) {

@@ -18,7 +18,7 @@ from .errors import VectorError
 
 F32 = npt.NDArray[np.float32]
 
-_FLOAT32 = np.dtype(np.float32)
+_ARRAY = np.ndarray  # looked up once: a single vector waits for it
 
 #: Beyond this, squares of distances leave the range of float32.
 MAX_NORM = 1e18
@@ -30,6 +30,11 @@ def as_vectors(vectors: npt.ArrayLike, dim: int, *, name: str = "vectors", nonze
     >>> as_vectors([1, 2, 3], 3)
     array([[1., 2., 3.]], dtype=float32)
     """
+    # What needs no conversion, nearly everything: a single vector should not wait for questions about the rest.
+    if type(vectors) is _ARRAY:
+        rows = vectors[None] if vectors.ndim == 1 else vectors
+        if core.passes(rows, dim, MAX_NORM, nonzero):
+            return rows
     return _check(vectors, dim, name, nonzero)[0]
 
 
@@ -46,16 +51,8 @@ def passing_vectors(vectors: npt.ArrayLike, dim: int, *, nonzero: bool = False) 
 
 def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool) -> tuple[F32, bool]:
     """The checked array, and whether it is a copy that nobody else has."""
-    # What needs no conversion, nearly everything: a single vector should not wait for questions about the rest.
-    if type(vectors) is np.ndarray and vectors.dtype is _FLOAT32 and vectors.flags.c_contiguous:
-        shape = vectors.shape
-        if shape == (dim,):
-            vectors, shape = vectors[None], (1, dim)
-        if len(shape) == 2 and shape[1] == dim and shape[0] > 0:
-            smallest, largest = core.norm_range(vectors)
-            if not largest <= MAX_NORM or (nonzero and smallest == 0.0):
-                _refuse_sizes(vectors, vectors, name, nonzero)
-            return vectors, False
+    if type(vectors) is _ARRAY and core.passes(vectors, dim, MAX_NORM, nonzero):
+        return vectors, False
     array = vectors if type(vectors) is np.ndarray else _as_array(vectors, name)
     # What NumPy makes of lists is new; of anything else with an array inside it may be that array.
     read_from_lists = isinstance(vectors, list | tuple)

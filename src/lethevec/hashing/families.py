@@ -7,7 +7,8 @@ of threads, with any instruction set.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,10 @@ from ..vectors import as_vectors
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
-_UINT8 = np.dtype(np.uint8)  # made once: a single vector waits for it
+Encode = Callable[[F32, F32 | None, U8 | None, int], None]
+
+_UINT8 = np.dtype(np.uint8)  # looked up once: a single vector waits for it
+_empty = np.empty
 
 
 class Hasher(ABC):
@@ -72,7 +76,7 @@ class Hasher(ABC):
         """The packed codes, (n, ceil(bits/8)) uint8: bit j is bit j % 8 of byte j // 8, 1 where the value is >= 0."""
         x = as_vectors(vectors, self._dim)
         n = len(x)
-        codes: U8 = np.empty((n, self._code_bytes), _UINT8)
+        codes: U8 = _empty((n, self._code_bytes), _UINT8)
         self._encode(x, None, codes, resolve_threads(threads, n))
         return codes
 
@@ -80,8 +84,10 @@ class Hasher(ABC):
         """The vectors that codes stand for, (n, dim): of their directions, or for `usr` of the vectors themselves."""
         raise UnsupportedError(f"{self.family}: its codes have no reconstruction; superbit, usr and progressive do")
 
+    @property
     @abstractmethod
-    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None: ...
+    def _encode(self) -> Encode:
+        """The native call, with all that does not depend on the vectors given to it once."""
 
     def _checked_codes(self, codes: npt.ArrayLike) -> U8:
         try:
@@ -125,8 +131,9 @@ class SimHash(Hasher):
         """W in the form that the kernels read."""
         return core.Projection(self.matrix)
 
-    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.project(self.native_projection, x, values, codes, threads)
+    @cached_property
+    def _encode(self) -> Encode:
+        return partial(core.project, self.native_projection)
 
 
 class _FrameHasher(Hasher):
@@ -166,8 +173,9 @@ class SuperBit(_FrameHasher):
 
     family = "superbit"
 
-    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.superbit(self.native_frame, self._bits, x, values, codes, threads)
+    @cached_property
+    def _encode(self) -> Encode:
+        return partial(core.superbit, self.native_frame, self._bits)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|. Needs whole blocks: bits a multiple of dim."""
@@ -195,11 +203,9 @@ class Usr(_FrameHasher):
         return int(self._parameters["steps"])
 
     @cached_property
-    def _gain_and_steps(self) -> tuple[float, int]:
-        return float(np.float32(self.gain / np.sqrt(self.expansion))), self.steps
-
-    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.usr(self.native_frame, *self._gain_and_steps, x, values, codes, threads)
+    def _encode(self) -> Encode:
+        entry_gain = float(np.float32(self.gain / np.sqrt(self.expansion)))
+        return partial(core.usr, self.native_frame, entry_gain, self.steps)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x."""
@@ -222,8 +228,9 @@ class Progressive(_FrameHasher):
         """c_i: the weight of each plane."""
         return reference.plane_weights(self._dim, self.expansion)
 
-    def _encode(self, x: F32, values: F32 | None, codes: U8 | None, threads: int) -> None:
-        core.progressive(self.native_frame, self.weights, self.sweeps, x, values, codes, threads)
+    @cached_property
+    def _encode(self) -> Encode:
+        return partial(core.progressive, self.native_frame, self.weights, self.sweeps)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|."""
