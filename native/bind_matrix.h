@@ -73,7 +73,8 @@ struct type_caster<lethevec::Matrix<T>> {
     static_assert(std::is_same_v<Plain, float> || std::is_same_v<Plain, uint8_t> || std::is_same_v<Plain, int64_t>,
                   "name others below");
     NB_TYPE_CASTER(Matrix, const_name("numpy.typing.NDArray[numpy.") +
-                               const_name<std::is_floating_point_v<T>>("float32]", const_name<sizeof(T) == 8>("int64]", "uint8]")))
+                               const_name<std::is_floating_point_v<T>>(
+                                   const_name("float32]"), const_name<sizeof(T) == 8>(const_name("int64]"), const_name("uint8]"))))
 
     bool from_python(handle source, uint32_t, cleanup_list*) noexcept { return value.read(source); }
     static handle from_cpp(const Matrix&, rv_policy, cleanup_list*) noexcept { return {}; }

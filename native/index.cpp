@@ -50,6 +50,7 @@ bool bit_at(const uint8_t* code, int64_t j) { return (code[j >> 3] >> (j & 7)) &
 
 Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source)
     : settings_(settings),
+      dim_(encoder->dim),
       encoder_(std::move(encoder)),
       source_(std::move(source)),
       rows_(layout_for(settings_, *encoder_, source_.get())) {}

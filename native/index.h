@@ -71,6 +71,7 @@ public:
                        std::vector<std::pair<float, int64_t>>& hits) const;
 
     int64_t size() const;
+    int64_t dim() const { return dim_; }
     void contains(const int64_t* ids, int64_t n, bool* out) const;
     // Ids in ascending order.
     std::vector<int64_t> ids() const;
@@ -103,6 +104,7 @@ private:
     void read_code(uint32_t row, uint8_t* code) const;
 
     IndexSettings settings_;
+    const int64_t dim_;  // of every encoder it may get
     std::shared_ptr<const Encoder> encoder_;
     std::unique_ptr<Source> source_;
     Rows rows_;
