@@ -1,7 +1,6 @@
 #include "cell_order.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "dispatch.h"
 
@@ -13,17 +12,17 @@ constexpr int64_t FEW = 256;  // up to here comparing all with all is faster tha
 
 }  // namespace
 
-CellOrder::CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely)
-    : keys_(keys), cells_(cells), centres_(centres) {
+CellOrder::CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely, Arena& arena)
+    : keys_(keys), cells_(cells), centres_(centres), arena_(arena), order_(arena) {
     make(likely);
 }
 
 void CellOrder::make(int64_t likely) {
     const int64_t n = cells_.count();
-    std::unique_ptr<uint32_t[]> chosen(new uint32_t[static_cast<size_t>(n)]);
+    uint32_t* chosen = arena_.take<uint32_t>(static_cast<size_t>(n));
     int64_t count = 0;
     if (likely < size()) {
-        count = active().choose_cells(keys_, cells_.sizes(), n, likely, chosen.get());
+        count = active().choose_cells(keys_, cells_.sizes(), n, likely, chosen);
     } else {
         for (int64_t c = 0; c < n; ++c) {
             chosen[static_cast<size_t>(count)] = static_cast<uint32_t>(c);
@@ -37,7 +36,7 @@ void CellOrder::make(int64_t likely) {
         active().sort_numbers(numbers, count, order_.data());
     } else {
         for (int64_t i = 0; i < count; ++i) order_[static_cast<size_t>(i)] = number_of(chosen[static_cast<size_t>(i)]);
-        std::sort(order_.begin(), order_.end());
+        std::sort(order_.data(), order_.data() + count);
     }
     sort_ties();
 }
@@ -58,7 +57,7 @@ void CellOrder::sort_ties() {
     for (size_t from = 0; from + 1 < order_.size();) {
         size_t to = from + 1;
         while (to < order_.size() && order_[to] >> 32 == order_[from] >> 32) ++to;
-        if (to - from > 1) std::sort(order_.begin() + static_cast<int64_t>(from), order_.begin() + static_cast<int64_t>(to), by_id);
+        if (to - from > 1) std::sort(order_.data() + from, order_.data() + to, by_id);
         from = to;
     }
 }

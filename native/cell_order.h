@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "arena.h"
 #include "cells.h"
 #include "centres.h"
 
@@ -13,7 +13,7 @@ namespace lethevec {
 class CellOrder {
 public:
     // `keys` has one for each cell; about `likely` of the cells will be asked for.
-    CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely);
+    CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely, Arena& arena);
     int64_t size() const { return cells_.filled(); }
     uint32_t at(int64_t i) {
         if (i >= static_cast<int64_t>(order_.size())) make(size());
@@ -28,7 +28,8 @@ private:
     const float* keys_;
     const Cells& cells_;
     const Centres& centres_;
-    std::vector<uint64_t> order_;  // the key turned round, then the cell
+    Arena& arena_;
+    ArenaList<uint64_t> order_;  // the key turned round, then the cell
 };
 
 }  // namespace lethevec

@@ -5,10 +5,9 @@
 // scattered, and so do the records.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <memory>
 
+#include "arena.h"
 #include "cell_order.h"
 #include "dispatch.h"
 #include "pivot_plan.h"
@@ -22,7 +21,7 @@ namespace {
 constexpr double PI = 3.14159265358979323846;
 constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.4;  // see the spec
 constexpr float ROUNDING = 0.02f;
-constexpr float INFINITE = std::numeric_limits<float>::infinity();
+constexpr size_t ARENA = 60000;  // bytes that most searches do with, beside a few for each cell
 
 // Into the second cache: more can be on their way there than to the first.
 void ask_for(const void* from, int64_t bytes) {
@@ -32,35 +31,29 @@ void ask_for(const void* from, int64_t bytes) {
 // Rows that a kernel has kept; see CellFound.
 class Kept {
 public:
+    explicit Kept(Arena& arena) : places_(arena), groups_(arena), scores_(arena) {}
     size_t size() const { return size_; }
     uint32_t place(size_t i) const { return places_[i]; }
     uint32_t group(size_t i) const { return groups_[i]; }
     uint16_t score(size_t i) const { return scores_[i]; }
-    CellFound all() const { return from(0); }
+    CellFound all() { return from(0); }
     // Where a kernel may write `most` more.
     CellFound room(size_t most) {
-        if (size_ + most > room_) grow(std::max<size_t>(2 * (size_ + most), 4096));
+        if (size_ + most > places_.size()) {
+            const size_t larger = std::max<size_t>(2 * (size_ + most), 2048);
+            places_.resize(larger);
+            groups_.resize(larger);
+            scores_.resize(larger);
+        }
         return from(size_);
     }
     void add(int64_t n) { size_ += static_cast<size_t>(n); }
+
 private:
-    CellFound from(size_t at) const { return {places_.get() + at, groups_.get() + at, scores_.get() + at}; }
-    // Not filled: all of it is written before it is read.
-    template <class T>
-    void enlarge(std::unique_ptr<T[]>& list, size_t room) const {
-        std::unique_ptr<T[]> larger(new T[room]);
-        if (size_) std::memcpy(larger.get(), list.get(), size_ * sizeof(T));
-        list.swap(larger);
-    }
-    void grow(size_t room) {
-        enlarge(places_, room);
-        enlarge(groups_, room);
-        enlarge(scores_, room);
-        room_ = room;
-    }
-    size_t size_ = 0, room_ = 0;
-    std::unique_ptr<uint32_t[]> places_, groups_;
-    std::unique_ptr<uint16_t[]> scores_;
+    CellFound from(size_t at) { return {places_.data() + at, groups_.data() + at, scores_.data() + at}; }
+    size_t size_ = 0;
+    ArenaList<uint32_t> places_, groups_;
+    ArenaList<uint16_t> scores_;
 };
 
 }  // namespace
@@ -78,11 +71,12 @@ public:
           d_(pivots.d_),
           ip_(pivots.settings_.metric == Metric::ip),
           kernels_(active()),
-          keys_(new float[static_cast<size_t>(cells_.count())]) {}
+          arena_(ARENA + 12 * static_cast<size_t>(cells_.count())),
+          keys_(arena_.take<float>(static_cast<size_t>(cells_.count()))) {}
 
     SourceWork run(int64_t wanted, std::vector<uint32_t>& found) {
         prepare();
-        CellOrder order(keys_.get(), cells_, pivots_.centres_, plan_.probed);
+        CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, arena_);
         find_path(order);
         find_limit(wanted);
         set_limits();
@@ -98,7 +92,7 @@ private:
         Wiped<float> coordinates(encoder.bits), scratch(encoder.scratch());
         float* values = coordinates.at(0);
         kernels_.superbit(encoder.frame->view(), query_, 1, {values, nullptr, encoder.bits, nullptr}, scratch.at(0));
-        pivots_.means_.keys(values, ip_ ? 0.0f : 0.75f, keys_.get());
+        pivots_.means_.keys(values, ip_ ? 0.0f : 0.75f, keys_);
         int32_t half = 0;
         const double scale = first_tables(values, d_, prepared_.tables, half), unit = scale > 0.0 ? 1.0 / scale : 0.0;
         const double alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);
@@ -138,7 +132,7 @@ private:
             first_pairs_ = pairs_.size();
             first_rows_ = seen_;
         }
-        pairs_.insert(pairs_.end(), CELL_AHEAD, pairs_.back());
+        for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs_.push_back(pairs_.back());
     }
 
     void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
@@ -180,18 +174,19 @@ private:
     void find_limit(int64_t wanted) {
         const size_t all = first_pairs_ * static_cast<size_t>(PAIR);
         best_.room(all);
-        std::unique_ptr<float[]> near(new float[all]);
+        float* near = arena_.take<float>(all);
         limits_.resize(bases_.size());
         for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
         const int64_t n = kernels_.score_cells(scan_, pairs_.data(), static_cast<int64_t>(first_pairs_), limits_.data(),
-                                               path_masks(), best_.all(), near.get());
-        const float threshold = kernels_.largest(near.get(), n, std::min(plan_.reference, n));
-        best_.add(kernels_.keep_near(best_.all(), near.get(), n, threshold));
+                                               path_masks(), best_.all(), near);
+        const float threshold = kernels_.largest(near, n, std::min(plan_.reference, n));
+        best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
         for (size_t i = 0; i < best_.size(); ++i) ask_for(cells_.rest_at(best_.place(i)), 1);
-        lifts_.assign(bases_.size(), 0.0f);
+        lifts_.resize(bases_.size());
+        std::fill_n(lifts_.data(), lifts_.size(), 0.0f);
         refine(best_);
         for (size_t i = 0; i < best_.size(); ++i) near[i] = -distances_[i];
-        limit_ = -kernels_.largest(near.get(), static_cast<int64_t>(best_.size()), wanted);
+        limit_ = -kernels_.largest(near, static_cast<int64_t>(best_.size()), wanted);
     }
 
     // Those that set the limit but would not pass the first stage.
@@ -209,7 +204,7 @@ private:
     int64_t judge(std::vector<uint32_t>& found) {
         constexpr size_t TOGETHER = 16;
         const size_t count = pairs_.size() - CELL_AHEAD;
-        Kept kept;
+        Kept kept(arena_);
         const uint32_t* masks = path_masks();
         for (size_t at = 0; at < count; at += TOGETHER) {
             const size_t some = std::min(TOGETHER, count - at), before = kept.size();
@@ -245,17 +240,14 @@ private:
     }
 
     // The distances of these by all planes.
-    void refine(const Kept& kept) {
+    void refine(Kept& kept) {
         const size_t n = kept.size();
-        if (n > room_) {
-            room_ = std::max<size_t>(n, 1024);
-            rests_.reset(new const uint32_t*[room_]);
-            distances_.reset(new float[room_]);
-        }
+        rests_.resize(n);
+        distances_.resize(n);
         for (size_t i = 0; i < n; ++i) rests_[i] = cells_.rest_at(kept.place(i)) + 1;
         tails_.bases = bases_.data();
         tails_.lifts = lifts_.data();
-        kernels_.refine_cells(tails_, rests_.get(), kept.all(), static_cast<int64_t>(n), distances_.get());
+        kernels_.refine_cells(tails_, rests_.data(), kept.all(), static_cast<int64_t>(n), distances_.data());
     }
 
     const Pivots& pivots_;
@@ -267,22 +259,22 @@ private:
     const int64_t d_;
     const bool ip_;
     const Kernels& kernels_;
-    std::unique_ptr<float[]> keys_;
+    Arena arena_;
+    float* keys_;             // of every cell
     PreparedQuery prepared_;  // for its buffers, which are wiped
     ScanQuery scan_{};
     float middle_ = 0.0f;
     CellTails tails_{};
     float limit_ = 0.0f;
-    Kept best_;  // of the first cells
-    std::vector<CellPair> pairs_;
+    Kept best_{arena_};  // of the first cells
+    ArenaList<CellPair> pairs_{arena_};
     size_t first_pairs_ = 0;            // those of the first cells,
     int64_t first_rows_ = 0;            // and their rows that may be found
     std::vector<uint32_t> path_masks_;  // of their blocks
-    std::vector<float> bases_, lifts_;  // of every group
-    std::vector<CellLimit> limits_;
-    size_t room_ = 0;
-    std::unique_ptr<const uint32_t*[]> rests_;
-    std::unique_ptr<float[]> distances_;
+    ArenaList<float> bases_{arena_}, lifts_{arena_};  // of every group
+    ArenaList<CellLimit> limits_{arena_};
+    ArenaList<const uint32_t*> rests_{arena_};  // of what was refined last
+    ArenaList<float> distances_{arena_};
     int64_t seen_ = 0;
 };
 
