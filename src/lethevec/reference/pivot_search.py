@@ -26,8 +26,8 @@ from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_we
 
 #: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
 LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and a part
-#: of all records.
+#: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and a
+#: part of all records.
 FIRST, FIRST_PER_K, FIRST_PART = 100.0, 20.0, 512.0
 #: Rows of the first cells whose codes are read in full for D: a number, and as many for each of the k neighbours.
 REFERENCE, REFERENCE_PER_K = 10.0, 5.0
