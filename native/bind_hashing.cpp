@@ -27,6 +27,41 @@ Batch batch_of(const Vectors& x, int64_t d, int64_t threads) {
     return {x.data, x.rows, threads};
 }
 
+// What NumPy is asked for here, looked up once and kept for good.
+struct Numpy {
+    PyObject *array_type, *empty, *uint8;
+    static const Numpy& get() {
+        static const Numpy numpy = [] {
+            const nb::module_ module = nb::module_::import_("numpy");
+            return Numpy{nb::object(module.attr("ndarray")).release().ptr(), nb::object(module.attr("empty")).release().ptr(),
+                         nb::object(module.attr("dtype")(module.attr("uint8"))).release().ptr()};
+        }();
+        return numpy;
+    }
+};
+
+// The code of a single vector, (1, bytes), in one call: check, allocation and encoding. None for whatever needs more than that,
+// a refusal too, so that there is one place where errors are made.
+template <class Run>
+nb::object code_alone(nb::handle x, double largest_norm, int64_t d, int64_t bits, Run run) {
+    const Numpy& numpy = Numpy::get();
+    Vectors vector;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())) != numpy.array_type || !vector.read(x, 1) || vector.rows != 1 ||
+        vector.columns != d || !(norm_range(vector.data, d, 1).second <= largest_norm))
+        return nb::none();
+    const nb::tuple shape = nb::make_tuple(1, (bits + 7) / 8);
+    PyObject* const arguments[] = {shape.ptr(), numpy.uint8};
+    nb::object made = nb::steal(PyObject_Vectorcall(numpy.empty, arguments, 2, nullptr));
+    if (!made.is_valid()) nb::raise_python_error();
+    Matrix<uint8_t> codes;
+    expect(codes.read(made), "codes: wrong shape");
+    {
+        nb::gil_scoped_release released;
+        run(Batch{vector.data, 1, 1}, Output{nullptr, codes.data, bits});
+    }
+    return made;
+}
+
 }  // namespace
 
 void bind_hashing(nb::module_& module) {
@@ -99,6 +134,42 @@ void bind_hashing(nb::module_& module) {
         },
         "frame"_a, "weights"_a.noconvert(), "sweeps"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(),
         "threads"_a);
+
+    module.def(
+        "project_alone",
+        [](const Projection& projection, double largest_norm, nb::handle x) {
+            return code_alone(x, largest_norm, projection.d(), projection.bits(),
+                              [&](const Batch& batch, const Output& out) { encode_project(projection, batch, out); });
+        },
+        "projection"_a, "largest_norm"_a, "x"_a);
+    module.def(
+        "superbit_alone",
+        [](const Frame& frame, int64_t bits, double largest_norm, nb::handle x) {
+            expect(bits >= 1 && bits <= frame.m() * frame.d(), "bits: out of range");
+            return code_alone(x, largest_norm, frame.d(), bits,
+                              [&](const Batch& batch, const Output& out) { encode_superbit(frame, batch, out); });
+        },
+        "frame"_a, "bits"_a, "largest_norm"_a, "x"_a);
+    module.def(
+        "usr_alone",
+        [](const Frame& frame, float entry_gain, int64_t steps, double largest_norm, nb::handle x) {
+            expect(steps >= 1, "steps: out of range");
+            return code_alone(x, largest_norm, frame.d(), frame.m() * frame.d(), [&](const Batch& batch, const Output& out) {
+                encode_usr(frame, entry_gain, steps, batch, out);
+            });
+        },
+        "frame"_a, "entry_gain"_a, "steps"_a, "largest_norm"_a, "x"_a);
+    module.def(
+        "progressive_alone",
+        [](const Frame& frame, nb::handle weights, int64_t sweeps, double largest_norm, nb::handle x) {
+            Vectors given;
+            expect(given.read(weights, 1) && given.columns == frame.m() && sweeps >= 0,
+                   "weights: wrong shape, or sweeps: out of range");
+            return code_alone(x, largest_norm, frame.d(), frame.m() * frame.d(), [&](const Batch& batch, const Output& out) {
+                encode_progressive(frame, given.data, sweeps, batch, out);
+            });
+        },
+        "frame"_a, "weights"_a, "sweeps"_a, "largest_norm"_a, "x"_a);
 
     module.def(
         "decode",

@@ -31,8 +31,9 @@ struct Matrix {
     T* data = nullptr;
     int64_t rows = 0, columns = 0;
 
-    // False, with no error set, for anything else: nothing is converted.
-    bool read(nanobind::handle array) {
+    // False, with no error set, for anything else: nothing is converted. With `least_dimensions` 1, an array of one dimension
+    // is one row.
+    bool read(nanobind::handle array, int least_dimensions = 2) {
         // An object's capsule keeps it alive, and an array from being resized.
         owner_ = nanobind::steal(PyObject_GetAttr(array.ptr(), attribute()));
         const ArrayStruct* found = nullptr;
@@ -44,12 +45,12 @@ struct Matrix {
         }
         constexpr int wanted = C_CONTIGUOUS | NATIVE_ORDER | (std::is_const_v<T> ? 0 : WRITEABLE);
         constexpr char kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
-        if (found->two != 2 || found->dimensions != 2 || (found->flags & wanted) != wanted || found->kind != kind ||
-            found->itemsize != static_cast<int>(sizeof(T)))
+        if (found->two != 2 || found->dimensions < least_dimensions || found->dimensions > 2 ||
+            (found->flags & wanted) != wanted || found->kind != kind || found->itemsize != static_cast<int>(sizeof(T)))
             return false;
         data = static_cast<T*>(found->data);
-        rows = found->shape[0];
-        columns = found->shape[1];
+        rows = found->dimensions == 2 ? found->shape[0] : 1;
+        columns = found->shape[found->dimensions - 1];
         return true;
     }
 

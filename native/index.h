@@ -15,6 +15,7 @@
 #include "fair_lock.h"
 #include "query.h"
 #include "rows.h"
+#include "search_plan.h"
 #include "source.h"
 
 namespace lethevec {
@@ -23,13 +24,6 @@ struct IndexSettings {
     Metric metric;
     bool hamming;       // rank by Hamming distance; otherwise asymmetric
     bool keep_vectors;  // rerank by true distance
-};
-
-// How much of the index a search looks at; see `plan` in the spec's ranking.py.
-struct SearchPlan {
-    int64_t reference;  // records by first-stage key among which the second stage finds its threshold
-    int64_t survivors;  // records by first-stage key that go on
-    int64_t rank;       // place in the reference set whose second-stage key is the threshold
 };
 
 struct SearchWork {

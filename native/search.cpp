@@ -1,8 +1,6 @@
-// A search, stage by stage: first-stage scores of every record, the remaining planes for the survivors, true distances for
-// the few that are left. Mirrors `search` of the spec's ranking.py.
-//
-// Each stage keeps every record whose key reaches a threshold, ties included, so what it keeps does not depend on the order
-// of rows. A sample of the records only suggests where to look for the first threshold; the threshold itself is exact.
+// A search, stage by stage: the first stage or a source of candidates, the remaining planes for the survivors, true distances
+// for the few that are left. Mirrors `search` of the spec's ranking.py. Each stage keeps every record whose key reaches a
+// threshold, ties included, so what it keeps does not depend on the order of rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +8,7 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "dispatch.h"
+#include "first_stage.h"
 #include "hamming_search.h"
 #include "index.h"
 #include "parallel.h"
@@ -19,12 +17,7 @@ namespace lethevec {
 
 namespace {
 
-constexpr float LOWEST = -std::numeric_limits<float>::infinity();
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
-// How near to ask for memory: into the second cache. The first has room for few that are on their way, and the rest would wait.
-constexpr int NEAR = 2;
-constexpr int64_t SAMPLE_BLOCKS = 128;
-constexpr int64_t RUN_ROWS = 1 << 14;
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
 
 using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
@@ -56,23 +49,11 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
 }
 
 // One thread's search of the rows, with its working memory.
-class Searcher {
+class Searcher : FirstStage {
 public:
-    // `masks` has a word for every block of every chunk, with the bits of the rows that may be found; `eligible` counts them. It
-    // may be empty where all rows may be, unless Hamming ranking or a source looks at it.
+    // `masks` may be empty where all rows may be found, unless Hamming ranking or a source looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
-        : index_(index),
-          rows_(index.rows_),
-          kernels_(active()),
-          masks_(masks),
-          eligible_(eligible),
-          run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
-        if (index.source_ && index.source_->ranks()) return;  // it scans by itself
-        const auto most = static_cast<size_t>(run_chunks_ * rows_.chunk_rows());
-        run_rows_.reset(new uint32_t[most]);
-        run_scores_.reset(new uint16_t[most]);
-        run_norms_.reset(new float[most]);
-    }
+        : FirstStage(index.rows_, masks, eligible, !(index.source_ && index.source_->ranks())), index_(index) {}
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
         const bool hamming = index_.settings_.hamming;
@@ -85,6 +66,7 @@ public:
         } else {
             const SearchPlan plan = index_.plan(eligible_, k, effort);
             find_survivors(plan);
+            work.scanned += eligible_;  // once: how often it took is a matter of where the rows lie
             if (rows_.layout().tail_words > 0 || !index_.settings_.keep_vectors) refine(plan);
         }
         if (index_.settings_.keep_vectors) rerank();
@@ -152,79 +134,6 @@ private:
                     visit(static_cast<uint32_t>(c * rows_.chunk_rows() + b * BLOCK + __builtin_ctz(mask)));
     }
 
-    // Appends to found_ and scores_ the rows of those in use from chunk c on whose first-stage key reaches the threshold.
-    void scan_rows(int64_t c, int64_t used, float threshold) {
-        if (!masks_.empty())
-            return scan_blocks(c, 0, (used + BLOCK - 1) / BLOCK, masks_.data() + c * (rows_.chunk_rows() / BLOCK), threshold);
-        // Only the last block can be part empty.
-        const int64_t full = used / BLOCK;
-        scan_blocks(c, 0, full, nullptr, threshold);
-        const uint32_t last = (uint32_t{1} << used % BLOCK) - 1;
-        if (last) scan_blocks(c, full, 1, &last, threshold);
-    }
-
-    // The same for blocks from the block `first` of chunk c on.
-    void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold) {
-        const Chunk& chunk = rows_.chunk(c);
-        const int64_t row = first * BLOCK;
-        const int64_t count =
-            kernels_.scan(query_.scan, query_.kind, chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes),
-                          chunk.norms + row, chunk.classes + row, masks, blocks, threshold,
-                          {run_rows_.get(), run_scores_.get(), run_norms_.get()});
-        const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + row);
-        for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
-        found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
-        scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
-        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), run_norms_.get(), run_norms_.get() + count);
-    }
-
-    void clear_found() {
-        found_.clear();
-        scores_.clear();
-        norms_.clear();
-    }
-
-    void scan(float threshold) {
-        clear_found();
-        int64_t chunks = 0;
-        for (int64_t c = 0; c < rows_.chunks(); c += chunks) {
-            // Chunks whose norms and codes lie side by side go together.
-            chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
-            const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
-            scan_rows(c, used, threshold);
-        }
-    }
-
-    // The first-stage keys of what was found. Where scores are the keys they are counted instead, and keys_ stays empty.
-    void keys_of_found() {
-        if (query_.kind == KEY_SCORE) {
-            counts_.assign(static_cast<size_t>(query_.scan.half) + 1, 0);
-            for (uint16_t score : scores_) ++counts_[score];
-            return;
-        }
-        const size_t n = found_.size();
-        keys_.resize(n);
-        const uint16_t* scores = scores_.data();
-        const float *norms = norms_.data(), gain = query_.scan.gain;
-        const int32_t half = query_.scan.half;
-        float* keys = keys_.data();
-        if (query_.kind == KEY_IP)
-            for (size_t i = 0; i < n; ++i) keys[i] = norms[i] * static_cast<float>(2 * scores[i] - half);
-        else
-            for (size_t i = 0; i < n; ++i)
-                keys[i] = norms[i] * (static_cast<float>(2 * scores[i] - half) * gain - norms[i]);
-    }
-
-    float key(size_t i) const { return query_.kind == KEY_SCORE ? static_cast<float>(scores_[i]) : keys_[i]; }
-
-    float largest_key(int64_t rank) const {
-        if (query_.kind != KEY_SCORE) return kernels_.largest(keys_.data(), static_cast<int64_t>(keys_.size()), rank);
-        if (rank > static_cast<int64_t>(scores_.size())) return LOWEST;
-        size_t score = counts_.size() - 1;
-        for (int64_t left = rank; left > static_cast<int64_t>(counts_[score]); --score) left -= counts_[score];
-        return static_cast<float>(score);
-    }
-
     // What the source gives, and what their codes say of them. Where vectors are kept, a candidate goes on when its code
     // reaches the rank-th best of the reference set; see `pass_filter` in the spec's tables.py.
     void find_candidates(int64_t k, double effort) {
@@ -278,96 +187,6 @@ private:
             kept += refined_[i] >= threshold;
         }
         found_.resize(kept);
-    }
-
-    // The keys of the rows of a few pairs of blocks.
-    std::vector<float> sample() const {
-        const int64_t per_chunk = rows_.chunk_rows() / BLOCK, blocks = (rows_.size() + BLOCK - 1) / BLOCK;
-        const int64_t step = 2 * std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
-        std::vector<const uint8_t*> codes;
-        std::vector<const float*> norms;
-        std::vector<uint32_t> masks;
-        for (int64_t pair = 0; pair < blocks; pair += step) {
-            const Chunk& own = rows_.chunk(pair / per_chunk);
-            const uint8_t* at = own.scan + place_in_pairs(pair % per_chunk, rows_.layout().scan_bytes);
-            for (int64_t g = 0; g < rows_.layout().scan_bytes; ++g) __builtin_prefetch(at + g * PAIR, 0, NEAR);
-            for (int64_t b = pair; b < std::min(pair + 2, blocks); ++b) {
-                const Chunk& chunk = rows_.chunk(b / per_chunk);
-                codes.push_back(chunk.scan + place_in_pairs(b % per_chunk, rows_.layout().scan_bytes));
-                norms.push_back(chunk.norms + b % per_chunk * BLOCK);
-                const int64_t left = rows_.size() - b * BLOCK;
-                masks.push_back(!masks_.empty() ? masks_[static_cast<size_t>(b)]
-                                : left < BLOCK  ? (uint32_t{1} << left) - 1
-                                                : UINT32_MAX);
-            }
-        }
-        const auto n = static_cast<int64_t>(codes.size());
-        std::vector<float> keys(codes.size() * BLOCK);
-        kernels_.block_keys(query_.scan, query_.kind, codes.data(), norms.data(), n, keys.data());
-        size_t kept = 0, from = 0;
-        for (uint32_t mask : masks) {
-            if (mask == UINT32_MAX && kept == from)
-                kept += BLOCK;
-            else
-                for (; mask; mask &= mask - 1) keys[kept++] = keys[from + static_cast<size_t>(__builtin_ctz(mask))];
-            from += BLOCK;
-        }
-        keys.resize(kept);
-        return keys;
-    }
-
-    // A threshold that about `want` rows will reach, by the sample.
-    float likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const {
-        const double part = static_cast<double>(sampled.size()) / static_cast<double>(eligible_);
-        const double expected = static_cast<double>(want) * part;
-        const auto rank = static_cast<int64_t>(slack * (expected + 2.0 * std::sqrt(expected) + 2.0));
-        return kernels_.largest(sampled.data(), static_cast<int64_t>(sampled.size()), rank);
-    }
-
-    // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
-    void find_survivors(const SearchPlan& plan) {
-        reference_key_ = LOWEST;
-        // More than will be found, as a rule.
-        const auto room = static_cast<size_t>(2 * plan.survivors + 256);
-        found_.reserve(room);
-        scores_.reserve(room);
-        if (query_.kind != KEY_SCORE) norms_.reserve(room);
-        work.scanned += eligible_;  // once: how often it took is a matter of where the rows lie
-        if (plan.survivors >= eligible_) {
-            scan(LOWEST);
-        } else {
-            const std::vector<float> sampled = sample();
-            for (double slack = 1.0;; slack *= 4.0) {
-                const float threshold = likely_threshold(sampled, plan.survivors, slack);
-                scan(threshold);
-                if (threshold == LOWEST || static_cast<int64_t>(found_.size()) >= plan.survivors) break;
-            }
-        }
-        keys_of_found();
-        if (plan.reference < static_cast<int64_t>(found_.size())) reference_key_ = largest_key(plan.reference);
-        if (plan.survivors < static_cast<int64_t>(found_.size()))
-            keep_found(plan.survivors == plan.reference ? reference_key_ : largest_key(plan.survivors));
-    }
-
-    // Drops what does not reach a threshold.
-    void keep_found(float threshold) {
-        // Written without a branch: which rows stay cannot be predicted.
-        size_t kept = 0;
-        for (size_t i = 0; i < found_.size(); ++i) {
-            const bool stays = key(i) >= threshold;
-            found_[kept] = found_[i];
-            scores_[kept] = scores_[i];
-            if (query_.kind != KEY_SCORE) {
-                keys_[kept] = keys_[i];
-                norms_[kept] = norms_[i];
-            }
-            kept += stays;
-        }
-        found_.resize(kept);
-        scores_.resize(kept);
-        if (query_.kind == KEY_SCORE) return;
-        keys_.resize(kept);
-        norms_.resize(kept);
     }
 
     // The second-stage keys of what was found, in refined_, and the distances they stand for, in estimated_.
@@ -476,22 +295,8 @@ private:
     }
 
     const Index& index_;
-    const Rows& rows_;
-    const Kernels& kernels_;
-    const std::vector<uint32_t>& masks_;
-    const int64_t eligible_;
-    PreparedQuery query_;
-    float reference_key_ = LOWEST;
-    const int64_t run_chunks_;  // chunks that one call of the kernel scans, and what it found
-    std::unique_ptr<uint32_t[]> run_rows_;
-    std::unique_ptr<uint16_t[]> run_scores_;
-    std::unique_ptr<float[]> run_norms_;
-    std::vector<uint32_t> found_;
     std::vector<size_t> ends_;  // of the reference set among the candidates
-    std::vector<uint16_t> scores_;
-    std::vector<float> norms_;      // of what was found, where the metric needs them
-    std::vector<uint32_t> counts_;  // of scores
-    std::vector<float> keys_, factors_, refined_, estimated_, order_;
+    std::vector<float> factors_, refined_, estimated_, order_;
     std::vector<const uint32_t*> tails_;
     std::vector<uint32_t> differ_;
     std::vector<Hit> hits_;

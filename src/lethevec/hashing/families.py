@@ -16,12 +16,13 @@ import numpy.typing as npt
 from .. import reference
 from .._native import core, resolve_threads
 from ..errors import ParameterError, UnsupportedError, VectorError
-from ..vectors import as_vectors
+from ..vectors import MAX_NORM, as_vectors
 
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 Encode = Callable[[F32, F32 | None, U8 | None, int], None]
+Alone = Callable[[object], U8 | None]
 
 _UINT8 = np.dtype(np.uint8)  # looked up once: a single vector waits for it
 _empty = np.empty
@@ -74,6 +75,11 @@ class Hasher(ABC):
 
     def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
         """The packed codes, (n, ceil(bits/8)) uint8: bit j is bit j % 8 of byte j // 8, 1 where the value is >= 0."""
+        # A single vector takes less time to encode than to hand over in several calls; what this one does not take goes on.
+        if threads is None or (type(threads) is int and threads == 1):
+            alone = self._alone(vectors)
+            if alone is not None:
+                return alone
         x = as_vectors(vectors, self._dim)
         n = len(x)
         codes: U8 = _empty((n, self._code_bytes), _UINT8)
@@ -88,6 +94,11 @@ class Hasher(ABC):
     @abstractmethod
     def _encode(self) -> Encode:
         """The native call, with all that does not depend on the vectors given to it once."""
+
+    @property
+    @abstractmethod
+    def _alone(self) -> Alone:
+        """The same for the code of a single vector; it gives None for anything that has to be converted or refused."""
 
     def _checked_codes(self, codes: npt.ArrayLike) -> U8:
         try:
@@ -135,6 +146,10 @@ class SimHash(Hasher):
     def _encode(self) -> Encode:
         return partial(core.project, self.native_projection)
 
+    @cached_property
+    def _alone(self) -> Alone:
+        return partial(core.project_alone, self.native_projection, MAX_NORM)
+
 
 class _FrameHasher(Hasher):
     """A family over a frame of rotations."""
@@ -177,6 +192,10 @@ class SuperBit(_FrameHasher):
     def _encode(self) -> Encode:
         return partial(core.superbit, self.native_frame, self._bits)
 
+    @cached_property
+    def _alone(self) -> Alone:
+        return partial(core.superbit_alone, self.native_frame, self._bits, MAX_NORM)
+
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|. Needs whole blocks: bits a multiple of dim."""
         if self._bits % self._dim:
@@ -204,8 +223,15 @@ class Usr(_FrameHasher):
 
     @cached_property
     def _encode(self) -> Encode:
-        entry_gain = float(np.float32(self.gain / np.sqrt(self.expansion)))
-        return partial(core.usr, self.native_frame, entry_gain, self.steps)
+        return partial(core.usr, self.native_frame, self._entry_gain, self.steps)
+
+    @cached_property
+    def _alone(self) -> Alone:
+        return partial(core.usr_alone, self.native_frame, self._entry_gain, self.steps, MAX_NORM)
+
+    @property
+    def _entry_gain(self) -> float:
+        return float(np.float32(self.gain / np.sqrt(self.expansion)))
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x."""
@@ -231,6 +257,10 @@ class Progressive(_FrameHasher):
     @cached_property
     def _encode(self) -> Encode:
         return partial(core.progressive, self.native_frame, self.weights, self.sweeps)
+
+    @cached_property
+    def _alone(self) -> Alone:
+        return partial(core.progressive_alone, self.native_frame, self.weights, self.sweeps, MAX_NORM)
 
     def reconstruct(self, codes: npt.ArrayLike, *, threads: int | None = None) -> F32:
         """An estimate of x/|x|."""

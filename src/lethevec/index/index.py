@@ -42,7 +42,7 @@ class Index(ChangingIndex, SearchingIndex):
         cell_size: records in a cell of the pivots, on average; by default chosen for `expected` records.
         refine: 1 for cells around means instead of pivots: faster searches, dearer changes.
         key: 16 bytes for the hash that picks pivots; by default they follow from the seed.
-        probes: buckets or cells that a query looks into at effort 1.0; twice as many at 2.0.
+        probes: cells, or buckets of average size, that a query looks into at effort 1.0; twice as many at 2.0.
         expected: about how many records there will be, for the defaults of tables and pivots (100,000).
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.

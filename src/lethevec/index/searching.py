@@ -124,4 +124,6 @@ def bytes_of_stages(config: Config, source: str) -> tuple[int, int, int]:
     first, rest = -(-planes // 8), 4 + -(-(bits - planes) // 32) * 4
     if source == "pivots":
         return first + 4, rest + 8, vector  # see native/cells.h
-    return first + (4 if c.metric != "cosine" else 0), rest, vector
+    # Of a norm a byte is read, where the first stage sums in bytes: see native/rows.h.
+    norm = 0 if c.metric == "cosine" else 1 if first <= 16 else 4
+    return first + norm, rest, vector
