@@ -141,7 +141,7 @@ void bind_hashing(nb::module_& module) {
             return code_alone(x, largest_norm, projection.d(), projection.bits(),
                               [&](const Batch& batch, const Output& out) { encode_project(projection, batch, out); });
         },
-        "projection"_a, "largest_norm"_a, "x"_a);
+        "projection"_a, "largest_norm"_a, "x"_a.none());
     module.def(
         "superbit_alone",
         [](const Frame& frame, int64_t bits, double largest_norm, nb::handle x) {
@@ -149,7 +149,7 @@ void bind_hashing(nb::module_& module) {
             return code_alone(x, largest_norm, frame.d(), bits,
                               [&](const Batch& batch, const Output& out) { encode_superbit(frame, batch, out); });
         },
-        "frame"_a, "bits"_a, "largest_norm"_a, "x"_a);
+        "frame"_a, "bits"_a, "largest_norm"_a, "x"_a.none());
     module.def(
         "usr_alone",
         [](const Frame& frame, float entry_gain, int64_t steps, double largest_norm, nb::handle x) {
@@ -158,7 +158,7 @@ void bind_hashing(nb::module_& module) {
                 encode_usr(frame, entry_gain, steps, batch, out);
             });
         },
-        "frame"_a, "entry_gain"_a, "steps"_a, "largest_norm"_a, "x"_a);
+        "frame"_a, "entry_gain"_a, "steps"_a, "largest_norm"_a, "x"_a.none());
     module.def(
         "progressive_alone",
         [](const Frame& frame, nb::handle weights, int64_t sweeps, double largest_norm, nb::handle x) {
@@ -169,7 +169,7 @@ void bind_hashing(nb::module_& module) {
                 encode_progressive(frame, given.data, sweeps, batch, out);
             });
         },
-        "frame"_a, "weights"_a, "sweeps"_a, "largest_norm"_a, "x"_a);
+        "frame"_a, "weights"_a, "sweeps"_a, "largest_norm"_a, "x"_a.none());
 
     module.def(
         "decode",
