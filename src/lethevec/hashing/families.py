@@ -22,7 +22,7 @@ F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 Encode = Callable[[F32, F32 | None, U8 | None, int], None]
-Alone = Callable[[object], U8 | None]
+Alone = Callable[[object], object]
 
 _UINT8 = np.dtype(np.uint8)  # looked up once: a single vector waits for it
 _empty = np.empty
@@ -75,9 +75,9 @@ class Hasher(ABC):
 
     def codes(self, vectors: npt.ArrayLike, *, threads: int | None = None) -> U8:
         """The packed codes, (n, ceil(bits/8)) uint8: bit j is bit j % 8 of byte j // 8, 1 where the value is >= 0."""
-        # A single vector takes less time to encode than to hand over in several calls; what this one does not take goes on.
+        # A single vector takes less time to encode than to hand over in several calls. What this one refuses goes on.
         if threads is None or (type(threads) is int and threads == 1):
-            alone = self._alone(vectors)
+            alone: U8 | None = self._alone(vectors)  # type: ignore[assignment]
             if alone is not None:
                 return alone
         x = as_vectors(vectors, self._dim)
