@@ -14,7 +14,7 @@ class Work(NamedTuple):
     """What a search did, summed over its queries.
 
     `scanned` records had their first bits looked at, `refined` the rest of their code, `reranked` their vector.
-    `bytes_read` is what that amounts to.
+    `bytes_read` is what that amounts to. With pivots, the codes that say how near the nearest are count twice.
     """
 
     scanned: int
