@@ -74,7 +74,7 @@ void bind_pivots(nb::module_& module) {
         [](const Index& index) {
             std::vector<int64_t> ids, counts, sums;
             std::vector<uint8_t> real;
-            std::vector<float> centres, steps, squares;
+            std::vector<float> centres, origins, steps, squares;
             std::vector<int8_t> means;
             int64_t d = 0;
             index.inspect([&](const Rows& rows, const Source* source) {
@@ -85,6 +85,7 @@ void bind_pivots(nb::module_& module) {
                     real.push_back(!pivots.is_void());
                     counts.push_back(pivots.contents().size(c));
                     centres.insert(centres.end(), pivots.centres().row(c), pivots.centres().row(c) + d);
+                    origins.insert(origins.end(), pivots.origins().row(c), pivots.origins().row(c) + d);
                     sums.insert(sums.end(), pivots.means().sums(c), pivots.means().sums(c) + d);
                     for (int64_t j = 0; j < d; ++j) means.push_back(pivots.means().small(c, j));
                     steps.push_back(pivots.means().step(c));
@@ -93,7 +94,8 @@ void bind_pivots(nb::module_& module) {
             });
             const size_t n = ids.size(), wide = static_cast<size_t>(d);
             return nb::make_tuple(to_array(std::move(ids), {n}), to_array(std::move(real), {n}), to_array(std::move(counts), {n}),
-                                  to_array(std::move(centres), {n, wide}), to_array(std::move(sums), {n, wide}),
+                                  to_array(std::move(centres), {n, wide}), to_array(std::move(origins), {n, wide}),
+                                  to_array(std::move(sums), {n, wide}),
                                   to_array(std::move(means), {n, wide}), to_array(std::move(steps), {n}),
                                   to_array(std::move(squares), {n}));
         },

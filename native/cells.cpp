@@ -61,7 +61,7 @@ void Cells::reserve(const std::vector<int64_t>& incoming) {
     runs_.reserve(runs_.size() + more);
 }
 
-uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumbers& given) {
+uint32_t Cells::add(int64_t c, uint32_t row) {
     Growing<uint32_t>& list = lists_[static_cast<size_t>(c)];
     const uint32_t slot = sizes_[c];
     if (runs_for(slot + 1) > list.size()) {
@@ -75,17 +75,20 @@ uint32_t Cells::add(int64_t c, uint32_t row, const uint8_t* from, const CellNumb
     }
     filled_ += slot == 0;
     ++sizes_[c];
+    rest(c, slot)[0] = row;
+    return slot;
+}
+
+void Cells::write(int64_t c, uint32_t slot, const uint8_t* from, const CellNumbers& given) {
     const int64_t bytes = shape_.scan_bytes(), last = shape_.first_bits % 8;
     uint8_t* to = code(c, slot);
     for (int64_t g = 0; g < bytes; ++g) to[g * PAIR] = from[g];
     if (last) to[(bytes - 1) * PAIR] = static_cast<uint8_t>(from[bytes - 1] & ((1 << last) - 1));
     *numbers(c, slot) = upper_half(given.offset) << 16 | upper_half(given.size);
     uint32_t* tail = rest(c, slot);
-    tail[0] = row;
     std::memcpy(tail + 1, &given.bias, 4);
     std::memcpy(tail + 2, &given.scale, 4);
     write_tail(from, tail + 3);
-    return slot;
 }
 
 void Cells::write_tail(const uint8_t* from, uint32_t* words) const {

@@ -52,8 +52,9 @@ public:
 
     // So that adding `incoming[c]` rows to every cell c cannot fail. May throw, changing nothing that can be seen.
     void reserve(const std::vector<int64_t>& incoming);
-    // Returns the slot. May throw, changing nothing, unless room was reserved.
-    uint32_t add(int64_t c, uint32_t row, const uint8_t* code, const CellNumbers& numbers);
+    // Returns the slot, whose code and numbers are zero. May throw, changing nothing, unless room was reserved.
+    uint32_t add(int64_t c, uint32_t row);
+    void write(int64_t c, uint32_t slot, const uint8_t* code, const CellNumbers& numbers);
     // The last row takes the slot.
     void take(int64_t c, uint32_t slot);
     void renumber(int64_t c, uint32_t slot, uint32_t row) { rest(c, slot)[0] = row; }

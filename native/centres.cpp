@@ -26,12 +26,10 @@ void Centres::append(int64_t id, const float* row) {
     const int64_t c = size();
     panels_.reserve(panels_for(c + 1));
     rows_.reserve(c + 1);
-    values_.reserve(c + 1);
     squares_.reserve(c + 1);
     ids_.resize(c + 1);
     panels_.resize(panels_for(c + 1));
     rows_.resize(c + 1);
-    values_.resize(c + 1);
     squares_.resize(c + 1);
     ids_[c] = id;
     replace(c, row);
@@ -54,7 +52,6 @@ void Centres::remove(int64_t c) {
     wipe(from, 0);
     ids_.remove(c);
     rows_.remove(c);
-    values_.remove(c);
     squares_.remove(c);
     panels_.resize(panels_for(last));
 }
@@ -109,13 +106,12 @@ bool Centres::nearer(const float* z, const uint32_t* of, int64_t n, uint32_t& ow
 }
 
 int64_t Centres::bytes() const {
-    return panels_.bytes() + rows_.bytes() + values_.bytes() + ids_.bytes() + squares_.bytes();
+    return panels_.bytes() + rows_.bytes() + ids_.bytes() + squares_.bytes();
 }
 
 void Centres::raw_memory(std::vector<uint8_t>& all) const {
     panels_.raw_memory(all);
     rows_.raw_memory(all);
-    values_.raw_memory(all);
     ids_.raw_memory(all);
     squares_.raw_memory(all);
 }

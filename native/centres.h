@@ -14,14 +14,11 @@ class Centres {
 public:
     static constexpr uint32_t NONE = UINT32_MAX;
 
-    // `values` floats are kept for each centre beside its coordinates.
-    Centres(int64_t d, int64_t values) : d_(d), panels_(16 * d), rows_(d), values_(values), ids_(1), squares_(1) {}
+    explicit Centres(int64_t d) : d_(d), panels_(16 * d), rows_(d), ids_(1), squares_(1) {}
 
     int64_t size() const { return ids_.size(); }
     int64_t id(int64_t c) const { return ids_[c]; }
     const float* row(int64_t c) const { return rows_.at(c); }
-    float* values(int64_t c) { return values_.at(c); }
-    const float* values(int64_t c) const { return values_.at(c); }
     uint32_t find(int64_t id) const;
 
     // A new last centre. May throw, changing nothing.
@@ -46,7 +43,7 @@ public:
 private:
     int64_t d_;
     Growing<float> panels_;  // (size / PANEL, d, PANEL)
-    Growing<float> rows_, values_;
+    Growing<float> rows_;
     Growing<int64_t> ids_;
     Growing<float> squares_;
 };

@@ -52,9 +52,8 @@ void Means::remove(int64_t c) {
     small_.resize(blocks_for(last));
 }
 
-void Means::change(int64_t c, const float* z, int64_t sign) {
+void Means::add_units(int64_t c, const float* z, int64_t sign, int64_t* sum) const {
     const double scale = std::ldexp(1.0, FRACTION - exponents_[c]);
-    int64_t* sum = sums_.at(c);
     for (int64_t j = 0; j < d_; ++j) {
         const double units = static_cast<double>(z[j]) * scale;
         const double rounded = (std::min(std::max(units, -LARGEST), LARGEST) + ROUND) - ROUND;
@@ -62,17 +61,19 @@ void Means::change(int64_t c, const float* z, int64_t sign) {
     }
 }
 
-void Means::mean(int64_t c, int64_t count, float* out) const {
+void Means::mean_of(int64_t c, const int64_t* sum, int64_t count, float* out) const {
+    if (count == 0) {
+        std::fill_n(out, d_, 0.0f);
+        return;
+    }
     const double unit = std::ldexp(1.0, exponents_[c] - FRACTION), n = static_cast<double>(count);
-    const int64_t* sum = sums_.at(c);
     for (int64_t j = 0; j < d_; ++j) out[j] = static_cast<float>(static_cast<double>(sum[j]) / n * unit);
 }
 
 void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch) {
     float *values = scratch, *plain = values + padded(d_), *rest = plain + padded(d_);
     int8_t* small = small_.at(c / MEANS);
-    if (count == 0) std::fill_n(plain, d_, 0.0f);
-    else mean(c, count, plain);
+    mean(c, count, plain);
     active().superbit(frame.view(), plain, 1, {values, nullptr, d_, nullptr}, rest);
     double top = 0.0, norm = 0.0;
     for (int64_t j = 0; j < d_; ++j) top = std::max(top, std::fabs(static_cast<double>(values[j])));

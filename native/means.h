@@ -22,10 +22,13 @@ public:
     // A new last sum, zero, of numbers about as large as a vector of this norm. May throw, changing nothing.
     void append(double norm);
     void remove(int64_t c);
-    void add(int64_t c, const float* z) { change(c, z, 1); }
-    void subtract(int64_t c, const float* z) { change(c, z, -1); }
+    void add(int64_t c, const float* z) { add_units(c, z, 1, sums_.at(c)); }
+    void subtract(int64_t c, const float* z) { add_units(c, z, -1, sums_.at(c)); }
     // The mean of `count` records, into d floats.
-    void mean(int64_t c, int64_t count, float* out) const;
+    void mean(int64_t c, int64_t count, float* out) const { mean_of(c, sums_.at(c), count, out); }
+    // The same for another sum of d numbers in the units of sum c.
+    void add_units(int64_t c, const float* z, int64_t sign, int64_t* sum) const;
+    void mean_of(int64_t c, const int64_t* sum, int64_t count, float* out) const;
     // Brings the small numbers up to date; `scratch` has d + frame.scratch() floats and more (see scratch()).
     void refresh(int64_t c, int64_t count, const Frame& frame, float* scratch);
     static int64_t scratch(const Frame& frame) { return frame.scratch() + 2 * padded(frame.d()); }
@@ -44,7 +47,6 @@ public:
 
 private:
     static int64_t place(int64_t c, int64_t j) { return ((j / 4) * MEANS + c % MEANS) * 4 + j % 4; }
-    void change(int64_t c, const float* z, int64_t sign);
 
     int64_t d_;
     Growing<int64_t> sums_;

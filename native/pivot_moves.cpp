@@ -58,32 +58,32 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
         for (int64_t c = begin; c < end; ++c) {
             const Chunk& chunk = rows.chunk(c);
             const auto first = static_cast<uint32_t>(c * rows.chunk_rows());
-            for (int64_t from = 0; from < rows.used(c); from += ROWS_TOGETHER) {
-                const int64_t some = std::min(ROWS_TOGETHER, rows.used(c) - from);
+            for (int64_t from = 0, some = 0; from < rows.used(c); from += some) {
+                const uint32_t start = first + static_cast<uint32_t>(from), inside = start % PIECE_ROWS;
+                some = std::min({ROWS_TOGETHER, rows.used(c) - from, static_cast<int64_t>(PIECE_ROWS - inside)});
+                if (start / PIECE_ROWS >= pieces_.size() || !pieces_[start / PIECE_ROWS].links) continue;
+                const Link* links = pieces_[start / PIECE_ROWS].links.get() + inside;
                 const float* x = chunk.vectors + from * d_;
-                bool any = false;
-                for (int64_t i = 0; i < some; ++i) any = any || filed(first + static_cast<uint32_t>(from + i));
-                if (!any) continue;
                 if (count > FEW)
                     kernels.products(panel.at(0), panels, d_, x, some, products.at(0));
                 else
-                    for (int64_t i = 0; i < some; ++i)
-                        for (int64_t k = 0; k < count; ++k)
-                            *products.at(i * width + k) =
-                                kernels.dot(x + i * d_, centres_.row(changed[static_cast<size_t>(k)]), d_);
+                    for (int64_t k = 0; k < count; ++k)
+                        kernels.dots(x, some, centres_.row(changed[static_cast<size_t>(k)]), d_, products.at(k * some));
+                const int64_t of_row = count > FEW ? width : 1, of_centre = count > FEW ? 1 : some;
                 for (int64_t i = 0; i < some; ++i) {
-                    const uint32_t row = first + static_cast<uint32_t>(from + i);
-                    if (!filed(row) || row == except || planned[link(row).cell - 1]) continue;
+                    const Link& own_link = links[i];
                     const float norm = chunk.norms[from + i];
                     const float square = cosine ? 1.0f : norm * norm, twice = cosine ? 2.0f / norm : 2.0f;
-                    Move move{row, link(row).cell - 1, link(row).distance};
+                    // Directions of the smallest vectors are too coarse for the bound.
+                    const bool bounded = !(cosine && norm < SMALL);
+                    Move move{start + static_cast<uint32_t>(i), own_link.cell - 1, own_link.distance};
                     bool nearer = false, known = false;
                     for (int64_t k = 0; k < count; ++k) {
                         const uint32_t other = changed[static_cast<size_t>(k)];
                         const float least = square * (1.0f - share) + centres_.square(other) * (1.0f - share) -
-                                            twice * *products.at(i * width + k) - Centres::TINY;
-                        // Directions of the smallest vectors are too coarse for the bound.
-                        if (least > move.distance && !(cosine && norm < SMALL)) continue;
+                                            twice * *products.at(i * of_row + k * of_centre) - Centres::TINY;
+                        if (least > move.distance && bounded) continue;
+                        if (own_link.cell == 0 || move.row == except || planned[own_link.cell - 1]) break;
                         if (!known) geometry(x + i * d_, 1, z.at(0));
                         known = true;
                         nearer = centres_.nearer(z.at(0), &other, 1, move.to, move.distance) || nearer;
@@ -101,45 +101,25 @@ void Pivots::plan_takeovers(const Rows& rows, const std::vector<uint32_t>& chang
 void Pivots::prepare_moves(const std::vector<Move>& moves) {
     std::vector<int64_t> incoming(static_cast<size_t>(cells_.count()), 0);
     for (const Move& move : moves) {
+        if (move.to == link(move.row).cell - 1) continue;
         ++incoming[move.to];
-        stale_[move.to] = 1;  // so that refresh gives back what is not used
+        stale_[move.to] |= CHANGED;  // so that refresh gives back what is not used
     }
     cells_.reserve(incoming);
 }
 
-void Pivots::make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads) {
-    const auto n = static_cast<int64_t>(moves.size());
-    const int64_t most = std::min(n, STRIDE), bytes = shape_.code_bytes();
-    Wiped<float> z(most * d_);
-    Wiped<uint32_t> cells(most);
-    Wiped<uint8_t> codes(most * bytes);
-    Wiped<CellNumbers> numbers(most);
-    Workspace reserve(d_, *settings_.encoder);
-    for (int64_t at = 0; at < n; at += most) {
-        const int64_t some = std::min(most, n - at);
-        auto work_out = [&](int64_t begin, int64_t end, Workspace& space) {
-            for (int64_t i = begin; i < end; ++i) {
-                geometry(rows.vector(moves[static_cast<size_t>(at + i)].row), 1, z.at(i * d_));
-                *cells.at(i) = moves[static_cast<size_t>(at + i)].to;
-            }
-            encode(z.at(begin * d_), cells.at(begin), end - begin, codes.at(begin * bytes), numbers.at(begin), space);
-        };
-        try {
-            parallel_for(some, threads, GRAIN, [&](int64_t begin, int64_t end) {
-                Workspace space(d_, *settings_.encoder);
-                work_out(begin, end, space);
-            });
-        } catch (const std::bad_alloc&) {
-            // Some rows may have moved already, so there is no way back; but there is memory for one thread.
-            work_out(0, some, reserve);
+// May throw before anything has moved, and not later.
+void Pivots::make_moves(const Rows& rows, const std::vector<Move>& moves) {
+    Wiped<float> z(d_);
+    for (const Move& move : moves) {
+        if (move.to == link(move.row).cell - 1) {  // its centre has moved a little, that is all
+            link(move.row).distance = move.distance;
+            continue;
         }
-        for (int64_t i = 0; i < some; ++i) {
-            const Move& move = moves[static_cast<size_t>(at + i)];
-            take_out(move.row, z.at(i * d_));
-            put(move.row, z.at(i * d_), move.to, move.distance, codes.at(i * bytes), *numbers.at(i));
-        }
+        geometry(rows.vector(move.row), 1, z.at(0));
+        take_out(rows.id(move.row), move.row, z.at(0));
+        put(rows.id(move.row), move.row, z.at(0), move.to, move.distance);
     }
-    wipe(moves.data(), moves.size() * sizeof(Move));  // distances are something of a record too
 }
 
 }  // namespace lethevec

@@ -25,7 +25,7 @@ inline Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allo
     plan.probed = std::max<int64_t>(1, whole(effort * probes * share));
     plan.reference = whole(10.0 + 5.0 * wanted);
     plan.few = whole(std::max(wanted, growth * (10.0 + 3.0 * wanted)));
-    plan.errors = std::sqrt(std::sqrt(std::sqrt(effort)));
+    plan.errors = std::sqrt(std::sqrt(std::sqrt(std::max(1.0, effort))));
     return plan;
 }
 

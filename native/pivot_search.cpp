@@ -19,7 +19,7 @@ namespace lethevec {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.4;  // see the spec
+constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
 constexpr float ROUNDING = 0.02f;
 constexpr size_t ARENA = 60000;  // bytes that most searches do with, beside a few for each cell
 
@@ -112,11 +112,11 @@ private:
     }
 
     float base_of(uint32_t c) const {
-        const float* centre = pivots_.centres_.row(c);
-        return ip_ ? -kernels_.dot(query_, centre, d_) : kernels_.squared_distance(query_, centre, d_);
+        const float* origin = pivots_.origins_.row(c);
+        return ip_ ? -kernels_.dot(query_, origin, d_) : kernels_.squared_distance(query_, origin, d_);
     }
 
-    // The pairs of the cells in the order in which they are looked into, and the distances of their centres.
+    // The pairs of the cells in the order in which they are looked into, and the distances of their origins.
     void find_path(CellOrder& order) {
         constexpr int64_t AHEAD = 8;
         const int64_t sure = std::min(plan_.probed, order.size());
@@ -140,7 +140,7 @@ private:
         if (g + ahead < 0 || g + ahead >= sure) return;
         const uint32_t c = order.at(g + ahead);
         __builtin_prefetch(cells_.list(c));
-        ask_for(pivots_.centres_.row(c), 4 * d_);
+        ask_for(pivots_.origins_.row(c), 4 * d_);
     }
 
     void append(uint32_t c, uint32_t group) {

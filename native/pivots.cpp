@@ -1,33 +1,13 @@
 #include "pivots.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 #include "dispatch.h"
 #include "parallel.h"
 #include "wiped.h"
 
 namespace lethevec {
-
-namespace {
-
-constexpr double PI = 3.14159265358979323846;
-
-// sum_j b_j values_j over d bits of a code, in the order of the spec's lane_sum.
-double signed_total(const uint8_t* code, int64_t from, const float* values, int64_t d) {
-    constexpr int LANES = 8;
-    double lanes[LANES] = {};
-    for (int64_t j = 0; j < d; ++j) {
-        const int64_t bit = from + j;
-        const auto v = static_cast<double>(values[j]);
-        lanes[j % LANES] += (code[bit >> 3] >> (bit & 7)) & 1 ? v : -v;
-    }
-    for (int half = LANES / 2; half >= 1; half /= 2)
-        for (int k = 0; k < half; ++k) lanes[k] += lanes[k + half];
-    return lanes[0];
-}
-
-}  // namespace
 
 std::unique_ptr<Source> PivotSettings::make() const { return std::make_unique<Pivots>(*this); }
 
@@ -37,11 +17,13 @@ Pivots::Pivots(const PivotSettings& settings)
       limit_(UINT64_MAX / static_cast<uint64_t>(settings.cell_size) +
              (UINT64_MAX % static_cast<uint64_t>(settings.cell_size) + 1) / static_cast<uint64_t>(settings.cell_size)),
       shape_{settings.encoder->bits, settings.encoder->dim, CellShape::shift_for(settings.cell_size)},
-      centres_(d_, settings.encoder->bits),
+      centres_(d_),
+      origins_(d_, settings.encoder->bits),
       means_(d_),
       cells_(shape_),
       samples_(settings.refine ? std::make_unique<Samples>(d_) : nullptr),
-      scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))) {
+      scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))),
+      own_(d_, *settings.encoder) {
     append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
 }
 
@@ -84,35 +66,44 @@ void Pivots::release_piece(uint32_t row) {
     while (!pieces_.empty() && !pieces_.back().links) pieces_.pop_back();
 }
 
-void Pivots::put(uint32_t row, const float* z, uint32_t cell, float distance, const uint8_t* code,
-                 const CellNumbers& numbers) {
-    link(row) = {cell + 1, cells_.add(cell, row, code, numbers), distance};
+void Pivots::put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance) {
+    link(row) = {cell + 1, cells_.add(cell, row), distance};
     means_.add(cell, z);
-    stale_[cell] = 1;
+    stale_[cell] |= CHANGED | (origins_.counts(cell, hashed(id)) ? SAMPLE : 0);
 }
 
-void Pivots::take_out(uint32_t row, const float* z) {
+void Pivots::take_out(int64_t id, uint32_t row, const float* z) {
     const Link at = link(row);
-    cells_.take(at.cell - 1, at.slot);
-    if (at.slot < cells_.size(at.cell - 1)) link(cells_.row(at.cell - 1, at.slot)).slot = at.slot;
+    const uint32_t cell = at.cell - 1;
+    cells_.take(cell, at.slot);
+    if (at.slot < cells_.size(cell)) link(cells_.row(cell, at.slot)).slot = at.slot;
     link(row) = Link{};
-    means_.subtract(at.cell - 1, z);
-    stale_[at.cell - 1] = 1;
+    means_.subtract(cell, z);
+    stale_[cell] |= CHANGED | (origins_.counts(cell, hashed(id)) ? SAMPLE : 0);
 }
 
 void Pivots::take_out(const Rows& rows, uint32_t row) {
     Wiped<float> z(d_);
     geometry(rows.vector(row), 1, z.at(0));
-    take_out(row, z.at(0));
+    take_out(rows.id(row), row, z.at(0));
+}
+
+// There are thousands of cells, and most calls change one: eight are looked at together.
+int64_t Pivots::next_stale(int64_t c) const {
+    const auto size = static_cast<int64_t>(stale_.size());
+    for (uint64_t eight = 0; c + 8 <= size; c += 8) {
+        std::memcpy(&eight, stale_.data() + c, 8);
+        if (eight) break;
+    }
+    while (c < size && !stale_[static_cast<size_t>(c)]) ++c;
+    return c;
 }
 
 void Pivots::refresh() {
-    for (size_t c = 0; c < stale_.size(); ++c) {
-        if (!stale_[c]) continue;
-        const auto cell = static_cast<int64_t>(c);
-        means_.refresh(cell, cells_.size(cell), *settings_.encoder->frame, scratch_.data());
-        cells_.fit(cell);
-        stale_[c] = 0;
+    for (int64_t c = next_stale(0); c < cells_.count(); c = next_stale(c + 1)) {
+        means_.refresh(c, cells_.size(c), *settings_.encoder->frame, scratch_.data());
+        cells_.fit(c);
+        stale_[static_cast<size_t>(c)] = 0;
     }
     cells_.fit();
     wipe(scratch_.data(), scratch_.size() * sizeof(float));
@@ -139,6 +130,7 @@ void Pivots::append_centre(int64_t id, const float* z, double norm) {
     try {
         means_.append(norm);
         centres_.append(id, z);
+        origins_.append();
         if (samples_) {
             samples_->pivots.append(id, z);
             samples_->sums.append(norm);
@@ -150,19 +142,12 @@ void Pivots::append_centre(int64_t id, const float* z, double norm) {
     } catch (...) {
         if (means_.size() > c) means_.remove(c);
         if (centres_.size() > c) centres_.remove(c);
+        if (origins_.size() > c) origins_.remove(c);
         if (samples_ && samples_->pivots.size() > c) samples_->pivots.remove(c);
         if (samples_ && samples_->sums.size() > c) samples_->sums.remove(c);
         throw;
     }
-    stale_.push_back(1);
-    put_centre(static_cast<uint32_t>(c), z);
-}
-
-// Its coordinates in every plane go with it. Cannot fail: the memory is that of refresh.
-void Pivots::put_centre(uint32_t c, const float* row) {
-    centres_.replace(c, row);
-    active().superbit(settings_.encoder->frame->view(), row, 1,
-                      {centres_.values(c), nullptr, settings_.encoder->bits, nullptr}, scratch_.data());
+    stale_.push_back(CHANGED);
 }
 
 void Pivots::remove_centre(uint32_t c) {
@@ -174,6 +159,7 @@ void Pivots::remove_centre(uint32_t c) {
     }
     stale_.pop_back();
     centres_.remove(c);
+    origins_.remove(c);
     means_.remove(c);
     if (!samples_) return;
     samples_->pivots.remove(c);
@@ -183,38 +169,6 @@ void Pivots::remove_centre(uint32_t c) {
     for (Piece& piece : pieces_)
         for (uint32_t i = 0; piece.homes && i < PIECE_ROWS; ++i)
             if (piece.homes[i].pivot == last + 1) piece.homes[i].pivot = c + 1;
-}
-
-void Pivots::encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
-                    Workspace& space) const {
-    const Encoder& encoder = *settings_.encoder;
-    const bool ip = settings_.metric == Metric::ip;
-    const double mean_alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);
-    float* residual = space.residual.at(0);
-    for (int64_t i = 0; i < n; ++i) {
-        const float *centre = centres_.row(cells[i]), *values = centres_.values(cells[i]);
-        uint8_t* code = codes + i * shape_.code_bytes();
-        for (int64_t j = 0; j < d_; ++j) residual[j] = z[i * d_ + j] - centre[j];
-        double norm = 0.0, alignment = 0.0;
-        float factor = 0.0f;
-        encoder.encode(residual, 1, code, &norm, &factor, &alignment, space.scratch.at(0));
-        const double scale = norm * static_cast<double>(factor);
-        if (ip) {
-            numbers[i] = {static_cast<float>(norm), 0.0f, static_cast<float>(scale), 0.0f};
-            continue;
-        }
-        double first = 0.0, all = 0.0;
-        for (size_t plane = 0; plane < encoder.weights.size(); ++plane) {
-            const int64_t from = static_cast<int64_t>(plane) * d_;
-            const double total = signed_total(code, from, values + from, d_);
-            if (plane == 0) first = total;
-            all = all + static_cast<double>(encoder.weights[plane]) * total;
-        }
-        numbers[i].size = static_cast<float>(norm);
-        numbers[i].offset = static_cast<float>(norm + 2.0 * first / mean_alignment);
-        numbers[i].scale = static_cast<float>(2.0 * norm * static_cast<double>(factor));
-        numbers[i].bias = static_cast<float>(norm * norm + 2.0 * norm * static_cast<double>(factor) * all);
-    }
 }
 
 // --- Changes -----------------------------------------------------------------------------------------------------------
@@ -227,6 +181,7 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
     std::vector<uint32_t> changed;  // centres that are new or elsewhere; `old` has where those of the latter were, which come first
     std::vector<float> old;
     std::vector<Rehoming> journal;
+    std::vector<Move> moves;
     try {
         for (; taken < n; ++taken) take_piece(which[taken]);
         std::vector<uint32_t> fresh;
@@ -246,7 +201,6 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
             find_homes(rows, which, n, fresh, ends_void, journal);
             recentre(journal, fresh, without, changed, old);
         }
-        std::vector<Move> moves;
         std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
         if (ends_void) {
             plan_own(rows, 0, without, NONE, threads, moves);
@@ -257,13 +211,13 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
             }
             plan_takeovers(rows, changed, planned, NONE, threads, moves);
         }
-        place(which, n, x, without, threads, progress, placed);
+        place(rows, which, n, x, without, threads, progress, placed);
         prepare_moves(moves);
-        make_moves(rows, moves, threads);
+        make_moves(rows, moves);
     } catch (...) {
         while (placed > 0) take_out(rows, which[--placed]);
         for (size_t i = 0; i < old.size() / static_cast<size_t>(d_); ++i)
-            put_centre(changed[i], old.data() + i * static_cast<size_t>(d_));
+            centres_.replace(changed[i], old.data() + i * static_cast<size_t>(d_));
         for (auto change = journal.rbegin(); change != journal.rend(); ++change) rehome(rows, *change, true);
         while (centres_.size() > before) remove_centre(static_cast<uint32_t>(centres_.size() - 1));
         while (taken > 0) release_piece(which[--taken]);
@@ -275,26 +229,24 @@ void Pivots::add(const Rows& rows, const uint32_t* which, int64_t n, const float
         remove_centre(0);
         void_ = false;
     }
+    settle(rows, which, n, moves, threads);
+    wipe_moves(moves);
     refresh();
 }
 
-void Pivots::place(const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
+void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
                    const std::function<void(int64_t)>& progress, int64_t& placed) {
-    const int64_t most = std::min(n, STRIDE), bytes = shape_.code_bytes();
+    const int64_t most = std::min(n, STRIDE);
     Wiped<float> z(most * d_), distances(most);
     Wiped<uint32_t> cells(most);
-    Wiped<uint8_t> codes(most * bytes);
-    Wiped<CellNumbers> numbers(most);
     for (int64_t at = 0; at < n; at += most) {
         const int64_t some = std::min(most, n - at);
         parallel_for(some, threads, GRAIN, [&](int64_t begin, int64_t end) {
-            Workspace space(d_, *settings_.encoder);
             geometry(x + (at + begin) * d_, end - begin, z.at(begin * d_));
             centres_.nearest(z.at(begin * d_), end - begin, without, cells.at(begin), distances.at(begin));
-            encode(z.at(begin * d_), cells.at(begin), end - begin, codes.at(begin * bytes), numbers.at(begin), space);
         });
         for (int64_t i = 0; i < some; ++i, ++placed)
-            put(which[at + i], z.at(i * d_), *cells.at(i), *distances.at(i), codes.at(i * bytes), *numbers.at(i));
+            put(rows.id(which[at + i]), which[at + i], z.at(i * d_), *cells.at(i), *distances.at(i));
         if (progress) progress(some);
     }
 }
@@ -306,8 +258,9 @@ void Pivots::leave(const Rows& rows, uint32_t row) {
     Wiped<float> z(d_);
     geometry(rows.vector(row), 1, z.at(0));
     if (!pivot && (!samples_ || home(row).pivot == 0)) {
-        take_out(row, z.at(0));
+        take_out(id, row, z.at(0));
         release_piece(row);
+        settle(rows, nullptr, 0, {}, 1);
         refresh();
         return;
     }
@@ -334,22 +287,24 @@ void Pivots::leave(const Rows& rows, uint32_t row) {
         }
         plan_takeovers(rows, changed, planned, row, 1, moves);
         prepare_moves(moves);
-        make_moves(rows, moves, 1);
+        make_moves(rows, moves);
     } catch (...) {
-        for (size_t i = 0; i < changed.size(); ++i) put_centre(changed[i], old.data() + i * static_cast<size_t>(d_));
+        for (size_t i = 0; i < changed.size(); ++i) centres_.replace(changed[i], old.data() + i * static_cast<size_t>(d_));
         for (auto change = journal.rbegin(); change != journal.rend(); ++change) rehome(rows, *change, true);
         if (last) remove_centre(static_cast<uint32_t>(centres_.size() - 1));
         refresh();
         throw;
     }
     wipe(old.data(), old.size() * sizeof(float));
-    take_out(row, z.at(0));
+    take_out(id, row, z.at(0));
     release_piece(row);
     if (last && samples_)  // nobody has a home in the void
         for (Piece& piece : pieces_)
             for (uint32_t i = 0; piece.homes && i < PIECE_ROWS; ++i) piece.homes[i] = Home{};
     if (pivot) remove_centre(gone);
     void_ = void_ || last;
+    settle(rows, nullptr, 0, moves, 1);
+    wipe_moves(moves);
     refresh();
 }
 
@@ -365,7 +320,7 @@ void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
 // --- Memory ------------------------------------------------------------------------------------------------------------
 
 int64_t Pivots::bytes() const {
-    int64_t total = centres_.bytes() + means_.bytes() + cells_.bytes();
+    int64_t total = centres_.bytes() + origins_.bytes() + means_.bytes() + cells_.bytes();
     if (samples_) total += samples_->pivots.bytes() + samples_->sums.bytes() + samples_->counts.bytes();
     for (const Piece& piece : pieces_)
         if (piece.links) total += PIECE_ROWS * static_cast<int64_t>(sizeof(Link) + (samples_ ? sizeof(Home) : 0));
@@ -374,6 +329,7 @@ int64_t Pivots::bytes() const {
 
 void Pivots::raw_memory(std::vector<uint8_t>& all) const {
     centres_.raw_memory(all);
+    origins_.raw_memory(all);
     means_.raw_memory(all);
     cells_.raw_memory(all);
     if (samples_) {

@@ -13,6 +13,7 @@
 #include "centres.h"
 #include "encoder.h"
 #include "means.h"
+#include "origins.h"
 #include "query.h"
 #include "siphash.h"
 #include "source.h"
@@ -51,14 +52,17 @@ public:
     int64_t cells() const { return centres_.size(); }
     bool is_void() const { return void_; }
     const Centres& centres() const { return centres_; }
+    const Origins& origins() const { return origins_; }
     const Means& means() const { return means_; }
     const Cells& contents() const { return cells_; }
     // The cell and slot that a row says it is in; false where it is in none.
     bool find(uint32_t row, uint32_t& cell, uint32_t& slot) const;
 
 private:
-    static constexpr int64_t STRIDE = 4096;  // rows that are worked out, then filed
+    static constexpr int64_t STRIDE = 4096;  // rows whose cells are found, and which are then filed
     static constexpr int64_t GRAIN = 64;     // rows that are worth a thread
+    // What has become of a cell: other rows, other members that its origin is the mean of, another origin.
+    static constexpr uint8_t CHANGED = 1, SAMPLE = 2, MOVED = 4;
 
     static constexpr uint32_t NONE = UINT32_MAX;
     static constexpr uint32_t PIECE_ROWS = 4096;
@@ -89,7 +93,7 @@ private:
     };
     // Refined centres: positions of the pivots, numbered as the cells are, and sums over each and its sampled records.
     struct Samples {
-        explicit Samples(int64_t d) : pivots(d, 1), sums(d), counts(1) {}
+        explicit Samples(int64_t d) : pivots(d), sums(d), counts(1) {}
         Centres pivots;
         Means sums;
         Growing<int64_t> counts;
@@ -107,10 +111,12 @@ private:
     void append_centre(int64_t id, const float* z, double norm);
     // Its cell is empty. The last cell takes its number.
     void remove_centre(uint32_t c);
-    void place(const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
+    HashedId hashed(int64_t id) const { return {siphash(settings_.key, static_cast<uint64_t>(id)), id}; }
+    void place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, uint32_t without, int64_t threads,
                const std::function<void(int64_t)>& progress, int64_t& placed);
-    void put(uint32_t row, const float* z, uint32_t cell, float distance, const uint8_t* code, const CellNumbers& numbers);
-    void take_out(uint32_t row, const float* z);
+    // A row is filed without a code, which `settle` makes.
+    void put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance);
+    void take_out(int64_t id, uint32_t row, const float* z);
     void take_out(const Rows& rows, uint32_t row);
 
     // Rows of a cell to wherever is nearest, `without` and the row `except` left out.
@@ -122,17 +128,27 @@ private:
                         uint32_t except, int64_t threads, std::vector<Move>& moves) const;
     // Makes the room that `make_moves` needs.
     void prepare_moves(const std::vector<Move>& moves);
-    // Leaves nothing of them.
-    void make_moves(const Rows& rows, std::vector<Move>& moves, int64_t threads);
-    // What is kept of z in a cell. Mirrors `encode` of the spec.
-    // Memory that one thread encodes with.
-    struct Workspace {
-        Workspace(int64_t d, const Encoder& encoder) : residual(d), scratch(encoder.scratch()) {}
-        Wiped<float> residual, scratch;
-    };
+    void make_moves(const Rows& rows, const std::vector<Move>& moves);
+    // Distances are something of a record too.
+    static void wipe_moves(std::vector<Move>& moves) { wipe(moves.data(), moves.size() * sizeof(Move)); }
     class Search;
-    void encode(const float* z, const uint32_t* cells, int64_t n, uint8_t* codes, CellNumbers* numbers,
-                Workspace& space) const;
+
+    // Memory that one thread codes with; see recoding.cpp.
+    struct Workspace {
+        Workspace(int64_t d, const Encoder& encoder);
+        ~Workspace() { clear(); }
+        void clear() noexcept;
+        AlignedVector<float> z, residual, scratch;
+        AlignedVector<int64_t> sum;
+        AlignedVector<uint8_t> code;
+    };
+    // Origins and codes of all cells that have changed, where these rows came or moved.
+    void settle(const Rows& rows, const uint32_t* which, int64_t n, const std::vector<Move>& moves, int64_t threads) noexcept;
+    template <class Work>
+    void with_workspaces(int64_t n, int64_t threads, int64_t grain, Work work) noexcept;
+    bool find_origin(const Rows& rows, int64_t c, Workspace& space);
+    void code(const Rows& rows, uint32_t cell, uint32_t slot, Workspace& space);
+
     // Refined centres; see refined.cpp. Homes of rows that came or whose pivot is new, and those that lost their pivot.
     bool sampled(int64_t id) const;
     void find_homes(const Rows& rows, const uint32_t* which, int64_t n, const std::vector<uint32_t>& fresh, bool ends_void,
@@ -142,8 +158,9 @@ private:
     // Moves the centres whose sums have changed; `changed` gets those that are elsewhere now, `old` where they were.
     void recentre(const std::vector<Rehoming>& journal, const std::vector<uint32_t>& fresh, uint32_t without,
                   std::vector<uint32_t>& changed, std::vector<float>& old);
-    void put_centre(uint32_t c, const float* row);
 
+    // The first cell from c on that has changed in some way, or their number.
+    int64_t next_stale(int64_t c) const;
     // Brings the means of changed cells up to date, and their memory to what it should be.
     void refresh();
 
@@ -152,13 +169,15 @@ private:
     uint64_t limit_;
     CellShape shape_;
     bool void_ = true;
-    Centres centres_;  // their values: the centre in the coordinates of every plane
+    Centres centres_;
+    Origins origins_;  // their values: the origin in the coordinates of every plane
     Means means_;
     Cells cells_;
     std::unique_ptr<Samples> samples_;  // where centres are refined
     std::vector<Piece> pieces_;
-    std::vector<uint8_t> stale_;  // cells whose rows have changed
+    std::vector<uint8_t> stale_;    // what has become of each cell
     AlignedVector<float> scratch_;  // of refresh, so that it cannot fail
+    Workspace own_;                 // of settle, likewise
 };
 
 }  // namespace lethevec

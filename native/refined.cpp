@@ -110,11 +110,11 @@ void Pivots::recentre(const std::vector<Rehoming>& journal, const std::vector<ui
         if (std::memcmp(mean.at(0), centres_.row(c), wide * sizeof(float)) == 0) continue;
         old.insert(old.end(), centres_.row(c), centres_.row(c) + d_);
         changed.push_back(c);
-        put_centre(c, mean.at(0));
+        centres_.replace(c, mean.at(0));
     }
     for (uint32_t c : fresh) {
         samples_->sums.mean(c, samples_->counts[c], mean.at(0));
-        put_centre(c, mean.at(0));
+        centres_.replace(c, mean.at(0));
         changed.push_back(c);
     }
 }

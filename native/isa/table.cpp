@@ -13,6 +13,7 @@ void usr(const FrameView&, float, int64_t, const float*, int64_t, Output, float*
 void progressive(const FrameView&, const float*, int64_t, const float*, int64_t, Output, float*);
 void decode(const FrameView&, const float*, float, const uint8_t*, int64_t, float*, float*);
 void norms(const float*, int64_t, int64_t, double*);
+double code_sum(const uint8_t*, int64_t, const float*, int64_t);
 int64_t scan(const ScanQuery&, KeyKind, const uint8_t*, const float*, const uint8_t*, const uint32_t*, int64_t, float, Found);
 void block_keys(const ScanQuery&, KeyKind, const uint8_t* const*, const float* const*, int64_t, float*);
 float largest(const float*, int64_t, int64_t);
@@ -23,6 +24,7 @@ float squared_distance(const float*, const float*, int64_t);
 void hamming(const uint64_t*, const uint64_t*, int64_t, int64_t, uint32_t*);
 void hamming_scan(const uint32_t*, int64_t, int64_t, const uint32_t*, const uint32_t*, int64_t, const uint32_t*, HammingFound*);
 void products(const float*, int64_t, int64_t, const float*, int64_t, float*);
+void dots(const float*, int64_t, const float*, int64_t, float*);
 void mean_keys(const MeanQuery&, const MeanView&, float*);
 int64_t choose_cells(const float*, const uint32_t*, int64_t, int64_t, uint32_t*);
 void sort_numbers(const uint64_t*, int64_t, uint64_t*);
@@ -52,6 +54,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          progressive,
                          decode,
                          norms,
+                         code_sum,
                          scan,
                          block_keys,
                          largest,
@@ -62,6 +65,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          hamming,
                          hamming_scan,
                          products,
+                         dots,
                          mean_keys,
                          choose_cells,
                          sort_numbers,

@@ -154,6 +154,8 @@ struct Kernels {
                    float* scratch);
     // |x| of each row.
     void (*norms)(const float* x, int64_t d, int64_t n, double* out);
+    // sum_j b_j values_j over the d bits of a code from bit `from` on, as the spec's lane_sum adds.
+    double (*code_sum)(const uint8_t* code, int64_t from, const float* values, int64_t d);
     // Rows of `blocks` blocks, in pairs, whose key is >= threshold, ascending; returns how many. `norms` has one per row (unused
     // for KEY_SCORE), `classes` their classes (used where there are norms and a code is one chunk); `masks` has a word per block
     // with the bits of the rows that may be found, null for all.
@@ -183,6 +185,8 @@ struct Kernels {
     // <row, centre> of n rows of d floats with `count` panels: out is (n, count * PANEL). Rounding is not the same everywhere:
     // only for choosing what to compute exactly.
     void (*products)(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out);
+    // The same for one other row, rounded likewise: (n).
+    void (*dots)(const float* rows, int64_t n, const float* with, int64_t d, float* out);
     // (step * steps_c) * (sum_j query_j mean_cj - shifts_c) of each cell, less share * squares_c where a share counts.
     void (*mean_keys)(const MeanQuery& query, const MeanView& means, float* keys);
     // At least `wanted` of the cells whose sizes are not zero, those with the largest keys, ascending; returns how many. There

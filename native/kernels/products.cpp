@@ -37,7 +37,39 @@ LETHEVEC_INLINE void panel_products(const float* panel, int64_t d, const float* 
         for (int k = 0; k < PARTS; ++k) store(out + i * stride + k * LANES, sum[i][k]);
 }
 
+// All rows of an index are read once, faster than the hardware, which stops at every page, fetches them.
+constexpr int64_t BYTES_AHEAD = 4096;
+
+// A row against another, whose last LANES numbers are `last`: zero where `with` has them already.
+LETHEVEC_INLINE float row_product(const float* row, int64_t d, const float* with, f32s last) {
+    f32s sum = splat(0.0f);
+    for (int64_t j = 0; j + LANES <= d; j += LANES) {
+        __builtin_prefetch(reinterpret_cast<const char*>(row + j) + BYTES_AHEAD);
+        sum = multiply_add(load(row + j), load(with + j), sum);
+    }
+    if (d % LANES) sum = multiply_add(load(row + d - LANES), last, sum);
+    // The first of the transformed is the sum of all.
+    alignas(64) float lanes[LANES];
+    store(lanes, transform_lanes(sum));
+    return lanes[0];
+}
+
 }  // namespace
+
+// Row after row: several at a time would be faster to add up, but memory is read fastest in its own order.
+void dots(const float* rows, int64_t n, const float* with, int64_t d, float* out) {
+    if (d < LANES) {
+        for (int64_t i = 0; i < n; ++i) {
+            out[i] = 0.0f;
+            for (int64_t j = 0; j < d; ++j) out[i] += rows[i * d + j] * with[j];
+        }
+        return;
+    }
+    alignas(64) float end[LANES] = {};
+    for (int64_t j = d - d % LANES; j < d; ++j) end[LANES - (d - j)] = with[j];
+    const f32s last = load(end);
+    for (int64_t i = 0; i < n; ++i) out[i] = row_product(rows + i * d, d, with, last);
+}
 
 // A panel stays in the first cache while all rows of a block meet it, and the rows stay in the second.
 void products(const float* panels, int64_t count, int64_t d, const float* rows, int64_t n, float* out) {

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "agreement.h"
+#include "agreement_coding.h"
 #include "agreement_search.h"
 #include "agreement_sources.h"
 #include "hashing.h"
@@ -86,6 +87,7 @@ int main(int count, char** arguments) {
         for (const int64_t d : {384, 511, 512, 513, 784, 1536, 2048, 4095, 4096}) check(isas, d, 2, false, true), ++frames;
         agreement::check_search_kernels(isas);
         agreement::check_source_kernels(isas);
+        agreement::check_coding_kernels(isas);
         std::string names;
         for (const std::string& isa : isas) names += " " + isa;
         std::printf("%s%s: %lld frames, %lld comparisons, %d failures\n", agreement::failures ? "FAIL" : "ok", names.c_str(),

@@ -73,6 +73,7 @@ class Spec:
             cells.real,
             cells.counts,
             cells.centres,
+            cells.origins,
             cells.sums,
             cells.means,
             cells.steps,

@@ -39,7 +39,7 @@ def of_record(spec, id):
         "vector, first": x[:4].tobytes(),
         "vector, last": x[-4:].tobytes(),
     }
-    if made.sizes[row] == 0:  # the centre itself: its code is that of every zero, and says nothing
+    if made.sizes[row] == 0:  # the origin itself: its code is that of every zero, and says nothing
         return needles
     return needles | {
         "numbers": made.biases[row].tobytes() + made.scales[row].tobytes(),
@@ -49,26 +49,28 @@ def of_record(spec, id):
 
 
 def of_centre(spec, id):
-    """What an index holds of a cell: the centre, rotated too, and the sums of its members."""
+    """What an index holds of a cell: centre, origin, rotated too, and the sums of its members."""
     made = spec.made
     c = int(np.flatnonzero(made.cells.ids == id)[0])
-    centre = made.cells.centres[c]
-    rotated = reference.superbit(made.settings.frame, centre[None], 2 * DIM)[0]
+    centre, origin = made.cells.centres[c], made.cells.origins[c]
+    rotated = reference.superbit(made.settings.frame, origin[None], 2 * DIM)[0]
     return {
         "centre, first": centre[:4].tobytes(),
         "centre, last": centre[-4:].tobytes(),
-        "centre, rotated": rotated[:4].tobytes(),
-        "centre, second plane": rotated[-4:].tobytes(),
+        "origin, first": origin[:4].tobytes(),
+        "origin, last": origin[-4:].tobytes(),
+        "origin, rotated": rotated[:4].tobytes(),
+        "origin, second plane": rotated[-4:].tobytes(),
         "sums": made.cells.sums[c, :3].tobytes(),
     }
 
 
-def passing_by(x, centre):
+def passing_by(x, origin):
     """What is computed on the way and has no business to stay: direction, residual and its direction."""
     z = reference.directions(x[None])[0]
     rows = {"direction": z}
-    for name, r in (("residual", x - centre), ("residual of direction", z - centre)):
-        if r.any():  # the residual of a pivot is zero
+    for name, r in (("residual", x - origin), ("residual of direction", z - origin)):
+        if r.any():  # where it is alone in its cell it is zero
             rows |= {name: r, f"direction of {name}": reference.directions(r[None])[0]}
     return {name: row[:4].tobytes() for name, row in rows.items()}
 
@@ -106,8 +108,8 @@ def test_a_record_that_is_no_pivot(problem, tools):
         for id in batch[:5].tolist():
             mine = of_record(spec, id)
             assert occurrences(index, mine) == set(mine)
-            centre = spec.made.cells.centres[spec.made.cells.ids == cell_of(spec, id)][0]
-            mine.update(passing_by(records[id], centre))
+            origin = spec.made.cells.origins[spec.made.cells.ids == cell_of(spec, id)][0]
+            mine.update(passing_by(records[id], origin))
             needles.update({f"{name} of {id}": needle for name, needle in mine.items()})
         index.forget(batch)
         assert occurrences(index, needles) == set()
@@ -125,7 +127,7 @@ def test_a_pivot_and_what_was_coded_relative_to_it(problem, tools):
         codes = {f"code of {id}": of_record(spec, id)["code"] for id in members[:5]}
         assert occurrences(index, codes) == set(codes)
         index.forget(pivot)
-        where = spec.made.cells.centres[spec.made.cells.ids == pivot][0]
+        where = spec.made.cells.origins[spec.made.cells.ids == pivot][0]
         needles = {**mine, **centre, **codes, **passing_by(records[pivot], where)}
         assert occurrences(index, needles) == set()
         spec = spec_of_the_rest(tools, index, records)
@@ -201,6 +203,31 @@ def test_a_sampled_record_leaves_the_centre(tools):
         assert before["centre, first"] != after["centre, first"]
         gone = {name: needle for name, needle in before.items() if needle != after[name]}
         assert occurrences(index, gone) == set()
+        assert occurrences(index, after) == set(after)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_record_leaves_the_origin_that_it_was_part_of(tools, metric, refine):
+    """And whoever was coded relative to that origin is coded anew."""
+    x, ids = tools.clustered(6, N, DIM), np.arange(N)
+    index = tools.build(x, ids, metric=metric, refine=refine, cell_size=40)
+    spec = tools.Spec(index.config, ids, x)
+    settings, others = spec.made.settings, np.setdiff1d(ids, tools.pivots_among(index.config, ids))
+    if refine:  # so that centres stay where they are
+        others = others[~reference.is_sampled(others, settings.key)]
+    smallest = others[np.argsort(reference.siphash(settings.key, others))]
+    for id in smallest[:5].tolist():
+        pivot = cell_of(spec, id)
+        before = of_centre(spec, pivot)
+        members = [other for other in spec.ids.tolist() if other != id and cell_of(spec, other) == pivot]
+        codes = {f"code of {other}": of_record(spec, other)["numbers"] for other in members[:5]}
+        assert occurrences(index, before | codes) == set(before | codes)
+        index.forget(id)
+        spec = tools.Spec(index.config, index.ids(), x[index.ids()])
+        after = of_centre(spec, pivot)
+        gone = {name: needle for name, needle in before.items() if needle != after[name]}
+        assert {"origin, first", "origin, last", "origin, rotated", "origin, second plane"} <= set(gone)
+        assert occurrences(index, gone | codes) == set()
         assert occurrences(index, after) == set(after)
 
 

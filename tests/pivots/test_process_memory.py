@@ -72,7 +72,7 @@ def patterns(tools, x, row, metric, refine):
     index = Index(DIM, metric=metric, refine=refine, source="pivots", cell_size=10)
     made = tools.Spec(index.config, np.arange(RECORDS), x).made
     z = reference.directions(x) if metric == "cosine" else x
-    r = z[row] - made.cells.centres[made.cells_of[row]]
+    r = z[row] - made.cells.origins[made.cells_of[row]]
     frame = made.settings.frame
     needles = {
         **pieces(x[row], "vector"),
@@ -81,7 +81,7 @@ def patterns(tools, x, row, metric, refine):
         **pieces(reference.analysis(frame, z[row : row + 1])[0, :DIM], "rotated"),
         "code": made.records.codes[row].tobytes(),
     }
-    if r.any():  # a pivot is its own centre
+    if r.any():  # a record that is alone in its cell is its origin
         needles |= {**pieces(r, "residual"), **pieces(reference.directions(r[None])[0], "residual's direction")}
         needles |= pieces(reference.analysis(frame, reference.directions(r[None]))[0, :DIM], "residual, rotated")
     else:

@@ -33,8 +33,9 @@ FIRST, FIRST_PER_K, FIRST_PART = 100.0, 20.0, 512.0
 REFERENCE, REFERENCE_PER_K = 10.0, 5.0
 #: At effort 1, where no more rows than this may be found, all of them get true distances.
 FEW, FEW_PER_K = 10.0, 3.0
-#: How many times its usual error an estimate may be too large, at effort 1, in either stage.
-FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.4
+#: How many times its usual error an estimate may be too large, up to effort 1, in either stage. Less effort means fewer
+#: cells alone: it costs more recall to drop a row of a near cell than to leave out a far one.
+FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.8
 #: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
 ROUNDING = 0.02
 #: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the
@@ -70,7 +71,7 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     reference = math.ceil(REFERENCE + REFERENCE_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
     few = math.ceil(max(k, min(growth * (FEW + FEW_PER_K * k), records)))
-    return PivotPlan(first, probed, reference, few, math.sqrt(math.sqrt(math.sqrt(effort))))
+    return PivotPlan(first, probed, reference, few, math.sqrt(math.sqrt(math.sqrt(max(1.0, effort)))))
 
 
 # --- Which cells -----------------------------------------------------------------------------------------------------
@@ -133,9 +134,9 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     rows = np.flatnonzero(may & (place[pivots.cells_of] >= 0))
     groups = place[pivots.cells_of[rows]]
 
-    # <y, r> is estimated for y = q - centre, or q under ip, where `far` is |y|.
-    centres, size = cells.centres[order], np.float32(norms(q)[0])
-    bases = -dot(q, centres) if ip else squared_distance(q, centres)
+    # <y, r> is estimated for y = q - origin, or q under ip, where `far` is |y|.
+    origins, size = cells.origins[order], np.float32(norms(q)[0])
+    bases = -dot(q, origins) if ip else squared_distance(q, origins)
     far = np.full(len(order), size) if ip else np.sqrt(bases + np.float32(ROUNDING) * (size * size))
     first_error, second_error = usual_errors(frame.d, frame.m)
     reach = np.float32((1.0 if ip else 2.0) * FIRST_ERRORS * first_error * plan.errors) * far

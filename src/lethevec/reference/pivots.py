@@ -8,15 +8,18 @@ function of the settings and the records:
     pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size
     centre    refine=0: z of the pivot. refine=1: the mean of the pivot and of the records of a keyed sample that are
               nearest to it (one step of Lloyd's)
+    origin    the mean of the members of a cell whose ids have the smallest hashes, 12 at most. It lies nearly where the
+              mean of all members does, so that residuals are short; but few changes move it, after which the members
+              have to be coded anew
     mean      of all members of a cell, kept as sums of whole numbers, which add and subtract exactly in any order
     void      where there is no pivot at all: one cell around zero that holds everything
 
-A record is kept as the progressive code b of its residual r = z - centre, and as four numbers that turn sums over the
+A record is kept as the progressive code b of its residual r = z - origin, and as four numbers that turn sums over the
 coordinates of a query q into distances:
 
-    |q - z|^2 = |q - centre|^2 + |r|^2 - 2 <q, r> + 2 <centre, r>,     <y, r> ~ |r| factor sum_i c_i <R_i^T y, b_i>
+    |q - z|^2 = |q - origin|^2 + |r|^2 - 2 <q, r> + 2 <origin, r>,     <y, r> ~ |r| factor sum_i c_i <R_i^T y, b_i>
 
-What the query has no part in, |r|^2 + 2 <centre, r>, is one number, the bias. With the first plane alone,
+What the query has no part in, |r|^2 + 2 <origin, r>, is one number, the bias. With the first plane alone,
 <y, r> ~ |r| <R_0^T y, b_0>/A for A = sqrt(2 d/pi), the mean of <R_0^T u, b_0> over unit vectors u with the code b_0,
 and the number, divided by |r|, is the offset.
 """
@@ -46,6 +49,9 @@ PIVOT_STREAM = 1 << 41
 #: Exclusive-ored into the first word of the key ("sample" in ASCII): who is sampled is independent of who is a pivot.
 SAMPLE = 0x73616D706C650000
 SAMPLE_RATE = 16
+#: Members of a cell whose mean is its origin, at most. Of n members as many as this move the origin when they come or
+#: go, and then n codes are made anew: so a change makes about as many codes anew as this, however large the cell.
+ORIGIN_MEMBERS = 12
 #: A norm in [2^(E-1), 2^E) is divided into units of 2^(E-FRACTION), and a coordinate has at most LARGEST of them.
 FRACTION = 24
 LARGEST = 2.0**31
@@ -157,6 +163,7 @@ class PivotCells:
     real: Bools
     counts: I64
     centres: F32
+    origins: F32
     sums: I64
     means: I8
     steps: F32
@@ -205,7 +212,8 @@ def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
     sums = np.stack([in_units(z[cells_of == c], int(E)).sum(axis=0) for c, E in enumerate(cell_exponents)])
     means = [exact_mean(s, int(n), int(E)) for s, n, E in zip(sums, counts, cell_exponents, strict=True)]
     rounded = rounded_means(superbit(settings.frame, np.stack(means), x.shape[1]))
-    cells = PivotCells(cell_ids, real, counts, centres, sums, *rounded)
+    origins = _origins(settings, ids, z, cells_of, cell_exponents)
+    cells = PivotCells(cell_ids, real, counts, centres, origins, sums, *rounded)
     return _with_residuals(settings, cells, cells_of, ids, x, z)
 
 
@@ -233,6 +241,15 @@ def _refined(settings: PivotSettings, ids: I64, z: F32, pivots: I64) -> F32:
     return np.stack(centres)
 
 
+def _origins(settings: PivotSettings, ids: I64, z: F32, cells_of: I64, cell_exponents: I64) -> F32:
+    by_hash = np.lexsort((ids, siphash(settings.key, ids)))
+    origins = []
+    for c, E in enumerate(cell_exponents.tolist()):
+        chosen = z[by_hash[cells_of[by_hash] == c][:ORIGIN_MEMBERS]]
+        origins.append(exact_mean(in_units(chosen, E).sum(axis=0), len(chosen), E))
+    return np.stack(origins)
+
+
 def rounded_means(mu: F32) -> tuple[I8, F32, F32]:
     """Rotated means (C, d) in whole numbers up to 127, what one of these is worth, and |mu|^2."""
     top = np.abs(mu.astype(np.float64)).max(axis=1)
@@ -252,14 +269,14 @@ def mean_alignment(d: int) -> float:
 
 def _with_residuals(settings: PivotSettings, cells: PivotCells, cells_of: I64, ids: I64, x: F32, z: F32) -> Pivots:
     frame, c = settings.frame, plane_weights(settings.frame.d, settings.frame.m)
-    r = z - cells.centres[cells_of]
+    r = z - cells.origins[cells_of]
     values = progressive(frame, r, settings.sweeps)
     along = alignment(superbit(frame, directions(r), frame.m * frame.d), values, c)
     factors = np.divide(1.0, along, out=np.zeros_like(along), where=along > 0).astype(np.float32)
     size, factor = norms(r), factors.astype(np.float64)
 
-    # S_i = <b_i, g_i> of each plane, for g = R_i^T centre.
-    g = superbit(frame, cells.centres, frame.m * frame.d)[cells_of]
+    # S_i = <b_i, g_i> of each plane, for g = R_i^T origin.
+    g = superbit(frame, cells.origins, frame.m * frame.d)[cells_of]
     signed = np.where(values >= 0, g, -g).astype(np.float64)
     S = [lane_sum(plane) for plane in np.split(signed, frame.m, axis=1)]
     weighted = np.zeros(len(ids))
