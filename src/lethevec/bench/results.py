@@ -47,7 +47,7 @@ class Results:
     def __init__(self, folder: Path, parameters: Mapping[str, Any], *, resume: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / NAME
-        self.run = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        self.run = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
         self.context = {"run": self.run, "parameters": dict(parameters), "machine": machine()}
         kept: list[Line] = []
         if self.path.exists():
