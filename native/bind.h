@@ -34,6 +34,7 @@ int64_t columns(const A& array) {
 void bind_hashing(nb::module_& module);
 void bind_index(nb::module_& module);
 void bind_pivots(nb::module_& module);
+void bind_search(nb::module_& module);
 void bind_tables(nb::module_& module);
 
 }  // namespace lethevec

@@ -357,6 +357,8 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
         total.refined += searcher.work.refined;
         total.reranked += searcher.work.reranked;
     });
+    const auto& bytes = settings_.bytes_of_stages;
+    total.bytes_read = total.scanned * bytes[0] + total.refined * bytes[1] + total.reranked * bytes[2];
     return total;
 }
 
