@@ -53,7 +53,7 @@ class Searcher : FirstStage {
 public:
     // `masks` may be empty where all rows may be found, unless Hamming ranking or a source looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
-        : FirstStage(index.rows_, masks, eligible, !(index.source_ && index.source_->ranks())), index_(index) {}
+        : FirstStage(index.rows_, masks, eligible), index_(index) {}
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
         const bool hamming = index_.settings_.hamming;
