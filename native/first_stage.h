@@ -14,6 +14,7 @@
 #include "dispatch.h"
 #include "query.h"
 #include "rows.h"
+#include "search_memory.h"
 #include "search_plan.h"
 
 namespace lethevec {
@@ -76,11 +77,12 @@ protected:
     const Kernels& kernels_;
     const std::vector<uint32_t>& masks_;
     const int64_t eligible_;
-    PreparedQuery query_;
+    const BorrowedMemory memory_;
+    PreparedQuery& query_ = memory_->query;
     float reference_key_ = LOWEST;
-    std::vector<uint32_t> found_;
-    std::vector<uint16_t> scores_;
-    std::vector<float> norms_;  // of what was found, where the metric needs them
+    std::vector<uint32_t>& found_ = memory_->found;
+    std::vector<uint16_t>& scores_ = memory_->scores;
+    std::vector<float>& norms_ = memory_->norms;
 
 private:
     static constexpr int64_t SAMPLE_BLOCKS = 128;
@@ -227,8 +229,8 @@ private:
     uint32_t* run_rows_ = nullptr;
     uint16_t* run_scores_ = nullptr;
     float* run_norms_ = nullptr;
-    std::vector<uint32_t> counts_;  // of scores
-    std::vector<float> keys_;
+    std::vector<uint32_t>& counts_ = memory_->counts;
+    std::vector<float>& keys_ = memory_->keys;
 };
 
 }  // namespace lethevec

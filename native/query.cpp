@@ -46,13 +46,18 @@ double first_weights(const float* values, int64_t bits, int32_t* weights) {
 
 }  // namespace
 
-PreparedQuery::~PreparedQuery() {
-    wipe(vector.data(), vector.size() * sizeof(float));
-    wipe(tables.data(), tables.size());
-    wipe(wide.data(), wide.size());
-    wipe(tail_weights.data(), tail_weights.size());
-    wipe(tail_signs.data(), tail_signs.size() * sizeof(uint32_t));
-    wipe(code.data(), code.size() * sizeof(uint64_t));
+void PreparedQuery::wipe() {
+    const auto clear = [](auto& list) { lethevec::wipe(list.data(), list.size() * sizeof(list[0])); };
+    clear(vector);
+    clear(tables);
+    clear(wide);
+    clear(tail_weights);
+    clear(tail_signs);
+    clear(code);
+    scan = {};
+    norm = 0;
+    tail_half = 0;
+    first_unit = tail_unit = twice_norm = 0;
 }
 
 void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x) {

@@ -20,8 +20,6 @@ namespace {
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
 
-using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
-
 void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
     std::partial_sort(hits.begin(), hits.begin() + found, hits.end());
@@ -295,11 +293,12 @@ private:
     }
 
     const Index& index_;
-    std::vector<size_t> ends_;  // of the reference set among the candidates
-    std::vector<float> factors_, refined_, estimated_, order_;
-    std::vector<const uint32_t*> tails_;
-    std::vector<uint32_t> differ_;
-    std::vector<Hit> hits_;
+    std::vector<size_t>& ends_ = memory_->ends;
+    std::vector<float>&factors_ = memory_->factors, &refined_ = memory_->refined, &estimated_ = memory_->estimated,
+                      &order_ = memory_->order;
+    std::vector<const uint32_t*>& tails_ = memory_->tails;
+    std::vector<uint32_t>& differ_ = memory_->differ;
+    std::vector<Hit>& hits_ = memory_->hits;
 };
 
 namespace {
