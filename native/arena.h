@@ -1,7 +1,7 @@
 // Memory for the lists of one search: asked for once and given back once, since each of a search's two dozen lists would
 // otherwise take as long to get as a few rows take to look at. Not for what has to be wiped.
 //
-// A thread keeps one piece for its next search: whoever frees as much has all of its small pieces sorted by the C library.
+// A thread keeps one piece for its next search: to free as much makes the C library tidy up all that is small, each time.
 #pragma once
 
 #include <cstddef>
