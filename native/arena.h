@@ -1,17 +1,29 @@
 // Memory for the lists of one search: asked for once and given back once, since each of a search's two dozen lists would
 // otherwise take as long to get as a few rows take to look at. Not for what has to be wiped.
+//
+// A thread keeps one piece for its next search: to free as much makes the C library tidy up all that is small, each time.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace lethevec {
 
 class Arena {
 public:
-    explicit Arena(std::size_t bytes) { enlarge(bytes); }
+    static constexpr std::size_t LINE = 64;  // everything begins on one
+
+    explicit Arena(std::size_t bytes) {
+        first_.swap(spare());
+        if (first_.bytes < bytes + LINE) first_ = Piece(bytes + LINE);
+        use(first_);
+    }
+    ~Arena() {
+        if (first_.bytes <= MOST_KEPT) first_.swap(spare());
+    }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
@@ -27,16 +39,37 @@ public:
     }
 
 private:
-    static constexpr std::size_t LINE = 64, SMALL = 1 << 14;
+    static constexpr std::size_t SMALL = 1 << 14, MOST_KEPT = 1 << 19;
 
-    void enlarge(std::size_t bytes) {
-        pieces_.emplace_back(new char[bytes + LINE]);
-        void* begin = pieces_.back().get();
-        left_ = bytes + LINE;
-        at_ = static_cast<char*>(std::align(LINE, bytes, begin, left_));
+    struct Piece {
+        Piece() = default;
+        explicit Piece(std::size_t n) : memory(new char[n]), bytes(n) {}
+        void swap(Piece& other) {
+            memory.swap(other.memory);
+            std::swap(bytes, other.bytes);
+        }
+        std::unique_ptr<char[]> memory;
+        std::size_t bytes = 0;
+    };
+
+    static Piece& spare() {
+        thread_local Piece kept;
+        return kept;
     }
 
-    std::vector<std::unique_ptr<char[]>> pieces_;
+    void enlarge(std::size_t bytes) {
+        others_.emplace_back(bytes + LINE);
+        use(others_.back());
+    }
+
+    void use(const Piece& piece) {
+        void* begin = piece.memory.get();
+        left_ = piece.bytes;
+        at_ = static_cast<char*>(std::align(LINE, piece.bytes - LINE, begin, left_));
+    }
+
+    Piece first_;
+    std::vector<Piece> others_;
     char* at_ = nullptr;
     std::size_t left_ = 0;
 };

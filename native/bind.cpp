@@ -16,5 +16,6 @@ NB_MODULE(_core, module) {
     bind_hashing(module);
     bind_tables(module);
     bind_index(module);
+    bind_search(module);
     bind_pivots(module);
 }

@@ -1,6 +1,7 @@
 // What the binding files share: the array types that Python may pass, and how a wrong shape is refused.
 //
-// The bindings are the only code that knows Python. They check shapes and types; values were checked by lethevec.vectors.
+// The bindings are the only code that knows Python. They check shapes and types; values were checked by lethevec.vectors, or
+// are by bind_search.cpp, which does all of a search.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -34,6 +35,7 @@ int64_t columns(const A& array) {
 void bind_hashing(nb::module_& module);
 void bind_index(nb::module_& module);
 void bind_pivots(nb::module_& module);
+void bind_search(nb::module_& module);
 void bind_tables(nb::module_& module);
 
 }  // namespace lethevec

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "bind.h"
+#include "bind_numpy.h"
 #include "dispatch.h"
 #include "hashing.h"
-#include "bind_matrix.h"
 
 namespace lethevec {
 
@@ -27,39 +27,20 @@ Batch batch_of(const Vectors& x, int64_t d, int64_t threads) {
     return {x.data, x.rows, threads};
 }
 
-// What NumPy is asked for here, looked up once and kept for good.
-struct Numpy {
-    PyObject *array_type, *empty, *uint8;
-    static const Numpy& get() {
-        static const Numpy numpy = [] {
-            const nb::module_ module = nb::module_::import_("numpy");
-            return Numpy{nb::object(module.attr("ndarray")).release().ptr(), nb::object(module.attr("empty")).release().ptr(),
-                         nb::object(module.attr("dtype")(module.attr("uint8"))).release().ptr()};
-        }();
-        return numpy;
-    }
-};
-
 // The code of a single vector, (1, bytes), in one call: check, allocation and encoding. None for whatever needs more than that,
 // a refusal too, so that there is one place where errors are made.
 template <class Run>
 nb::object code_alone(nb::handle x, double largest_norm, int64_t d, int64_t bits, Run run) {
-    const Numpy& numpy = Numpy::get();
     Vectors vector;
-    if (reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())) != numpy.array_type || !vector.read(x, 1) || vector.rows != 1 ||
-        vector.columns != d || !(norm_range(vector.data, d, 1).second <= largest_norm))
+    if (!Numpy::get().is_array(x) || !vector.read(x, 1) || vector.rows != 1 || vector.columns != d ||
+        !norms_pass(vector, largest_norm, false))
         return nb::none();
-    const nb::tuple shape = nb::make_tuple(1, (bits + 7) / 8);
-    PyObject* const arguments[] = {shape.ptr(), numpy.uint8};
-    nb::object made = nb::steal(PyObject_Vectorcall(numpy.empty, arguments, 2, nullptr));
-    if (!made.is_valid()) nb::raise_python_error();
-    Matrix<uint8_t> codes;
-    expect(codes.read(made), "codes: wrong shape");
+    const NewArray<uint8_t> codes(1, (bits + 7) / 8);
     {
         nb::gil_scoped_release released;
         run(Batch{vector.data, 1, 1}, Output{nullptr, codes.data, bits});
     }
-    return made;
+    return codes.object;
 }
 
 }  // namespace
@@ -204,15 +185,7 @@ void bind_hashing(nb::module_& module) {
         "passes",
         [](nb::handle x, int64_t dim, double largest_norm, bool nonzero) {
             Vectors vectors;
-            if (!vectors.read(x) || vectors.columns != dim || vectors.rows == 0) return false;
-            const auto in_range = [&] {
-                const auto [smallest, largest] = norm_range(vectors.data, dim, vectors.rows);
-                return largest <= largest_norm && !(nonzero && smallest == 0.0);
-            };
-            // To let other threads run takes longer than to look at a few vectors.
-            if (vectors.rows * dim <= 16384) return in_range();
-            nb::gil_scoped_release released;
-            return in_range();
+            return vectors.read(x) && vectors.columns == dim && vectors.rows > 0 && norms_pass(vectors, largest_norm, nonzero);
         },
         "x"_a, "dim"_a, "largest_norm"_a, "nonzero"_a,
         "Whether x can be used as it is: C-contiguous float32 of shape (n, dim), n >= 1, with norms in range.");

@@ -97,11 +97,14 @@ void bind_index(nb::module_& module) {
         .def(
             "__init__",
             [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming, bool keep_vectors,
-               const SourceSettings* source) {
+               const SourceSettings* source, const std::tuple<int64_t, int64_t, int64_t>& bytes_of_stages) {
                 const Metric kind = metric == "cosine" ? Metric::cosine : metric == "l2" ? Metric::l2 : Metric::ip;
-                new (self) Index({kind, hamming, keep_vectors}, std::move(encoder), source ? source->make() : nullptr);
+                const auto [scanned, refined, reranked] = bytes_of_stages;
+                new (self) Index({kind, hamming, keep_vectors, {scanned, refined, reranked}}, std::move(encoder),
+                                 source ? source->make() : nullptr);
             },
-            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a.none() = nb::none())
+            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a.none() = nb::none(),
+            "bytes_of_stages"_a = std::make_tuple(0, 0, 0))
         .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "add",
@@ -174,7 +177,7 @@ void bind_index(nb::module_& module) {
                     work = self.search(queries.data, queries.rows, k, effort, pointer(allowed), count(allowed), threads,
                                        ids.data, distances.data);
                 }
-                return std::make_tuple(work.scanned, work.refined, work.reranked);
+                return std::make_tuple(work.scanned, work.refined, work.reranked, work.bytes_read);
             },
             "queries"_a, "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a, "distances"_a)
         .def(

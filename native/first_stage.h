@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
+#include <optional>
 #include <vector>
 
+#include "arena.h"
 #include "dispatch.h"
 #include "query.h"
 #include "rows.h"
+#include "search_memory.h"
 #include "search_plan.h"
 
 namespace lethevec {
@@ -24,19 +26,13 @@ protected:
     static constexpr int NEAR = 2;
 
     // `masks` has a word for every block of every chunk, with the bits of the rows that may be found, or is empty where all may be;
-    // `eligible` counts them. Without `scans` there is no memory to scan with.
-    FirstStage(const Rows& rows, const std::vector<uint32_t>& masks, int64_t eligible, bool scans)
+    // `eligible` counts them.
+    FirstStage(const Rows& rows, const std::vector<uint32_t>& masks, int64_t eligible)
         : rows_(rows),
           kernels_(active()),
           masks_(masks),
           eligible_(eligible),
-          run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
-        if (!scans) return;
-        const auto most = static_cast<size_t>(run_chunks_ * rows_.chunk_rows());
-        run_rows_.reset(new uint32_t[most]);
-        run_scores_.reset(new uint16_t[most]);
-        run_norms_.reset(new float[most]);
-    }
+          run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {}
 
     // The rows with the `survivors` largest first-stage keys, ties included, and the key that the reference set reaches to.
     void find_survivors(const SearchPlan& plan) {
@@ -65,6 +61,7 @@ protected:
     // All rows that may be found whose key reaches the threshold.
     void scan(float threshold) {
         clear_found();
+        make_room();
         int64_t chunks = 0;
         for (int64_t c = 0; c < rows_.chunks(); c += chunks) {
             // Chunks whose norms and codes lie side by side go together.
@@ -80,15 +77,27 @@ protected:
     const Kernels& kernels_;
     const std::vector<uint32_t>& masks_;
     const int64_t eligible_;
-    PreparedQuery query_;
+    const BorrowedMemory memory_;
+    PreparedQuery& query_ = memory_->query;
     float reference_key_ = LOWEST;
-    std::vector<uint32_t> found_;
-    std::vector<uint16_t> scores_;
-    std::vector<float> norms_;  // of what was found, where the metric needs them
+    std::vector<uint32_t>& found_ = memory_->found;
+    std::vector<uint16_t>& scores_ = memory_->scores;
+    std::vector<float>& norms_ = memory_->norms;
 
 private:
     static constexpr int64_t SAMPLE_BLOCKS = 128;
     static constexpr int64_t RUN_ROWS = 1 << 14;
+
+    // For what one call of the kernel finds: only a search that scans needs it, and it is large.
+    void make_room() {
+        if (room_) return;
+        const int64_t blocks = (rows_.size() + BLOCK - 1) / BLOCK;
+        const auto most = static_cast<size_t>(std::min(run_chunks_ * rows_.chunk_rows(), blocks * BLOCK));
+        room_.emplace(most * (sizeof *run_rows_ + sizeof *run_scores_ + sizeof *run_norms_) + 3 * Arena::LINE);
+        run_rows_ = room_->take<uint32_t>(most);
+        run_scores_ = room_->take<uint16_t>(most);
+        run_norms_ = room_->take<float>(most);
+    }
 
     // Appends to found_ and scores_ the rows of those in use from chunk c on whose first-stage key reaches the threshold.
     void scan_rows(int64_t c, int64_t used, float threshold) {
@@ -108,12 +117,12 @@ private:
         const int64_t count =
             kernels_.scan(query_.scan, query_.kind, chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes),
                           chunk.norms + row, chunk.classes + row, masks, blocks, threshold,
-                          {run_rows_.get(), run_scores_.get(), run_norms_.get()});
+                          {run_rows_, run_scores_, run_norms_});
         const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + row);
-        for (int64_t i = 0; i < count; ++i) run_rows_[static_cast<size_t>(i)] += base;
-        found_.insert(found_.end(), run_rows_.get(), run_rows_.get() + count);
-        scores_.insert(scores_.end(), run_scores_.get(), run_scores_.get() + count);
-        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), run_norms_.get(), run_norms_.get() + count);
+        for (int64_t i = 0; i < count; ++i) run_rows_[i] += base;
+        found_.insert(found_.end(), run_rows_, run_rows_ + count);
+        scores_.insert(scores_.end(), run_scores_, run_scores_ + count);
+        if (query_.kind != KEY_SCORE) norms_.insert(norms_.end(), run_norms_, run_norms_ + count);
     }
 
     void clear_found() {
@@ -216,11 +225,12 @@ private:
     }
 
     const int64_t run_chunks_;  // chunks that one call of the kernel scans, and what it found
-    std::unique_ptr<uint32_t[]> run_rows_;
-    std::unique_ptr<uint16_t[]> run_scores_;
-    std::unique_ptr<float[]> run_norms_;
-    std::vector<uint32_t> counts_;  // of scores
-    std::vector<float> keys_;
+    std::optional<Arena> room_;
+    uint32_t* run_rows_ = nullptr;
+    uint16_t* run_scores_ = nullptr;
+    float* run_norms_ = nullptr;
+    std::vector<uint32_t>& counts_ = memory_->counts;
+    std::vector<float>& keys_ = memory_->keys;
 };
 
 }  // namespace lethevec

@@ -198,11 +198,9 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
         Wiped<uint8_t> codes(group * bytes);
         for (int64_t at = begin; at < end; at += group) {
             const int64_t count = std::min(group, end - at);
-            encoder.encode(x + at * d, count, codes.data.data(), norms.data.data(), factors.data.data(),
-                           alignment.data.data(), scratch.data.data());
+            encoder.encode(x + at * d, count, codes.at(0), norms.at(0), factors.at(0), alignment.at(0), scratch.at(0));
             for (int64_t i = 0; i < count; ++i)
-                write_row(rows[at + i], x + (at + i) * d, codes.data.data() + i * bytes, norms.data[static_cast<size_t>(i)],
-                          factors.data[static_cast<size_t>(i)]);
+                write_row(rows[at + i], x + (at + i) * d, codes.at(i * bytes), *norms.at(i), *factors.at(i));
         }
     });
 }
@@ -324,8 +322,9 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
     parallel_for(rows_.size(), threads, 256, [&](int64_t begin, int64_t end) {
         digest::Sums sums;
         // A record: a tag, its id, then its vector; or, where vectors are not kept, all that is: norm, factor and code.
-        Wiped<uint8_t> record(9 + (d ? 4 * d : 8 + code_bytes));
-        uint8_t* at = record.data.data();
+        const int64_t size = 9 + (d ? 4 * d : 8 + code_bytes);
+        Wiped<uint8_t> record(size);
+        uint8_t* at = record.at(0);
         for (int64_t r = begin; r < end; ++r) {
             const auto row = static_cast<uint32_t>(r);
             const int64_t id = rows_.id(row);
@@ -340,7 +339,7 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
                 if (rows_.layout().has_factor) std::memcpy(at + 13, rows_.tail(row), 4);
                 read_code(row, at + 17);
             }
-            sums.add(at, static_cast<int64_t>(record.data.size()));
+            sums.add(at, size);
         }
         std::lock_guard<std::mutex> turn(adding);
         sums.add_to(lanes);

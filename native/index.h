@@ -4,6 +4,7 @@
 // id, and no step of a search looks at row numbers except to visit all rows.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,10 +25,12 @@ struct IndexSettings {
     Metric metric;
     bool hamming;       // rank by Hamming distance; otherwise asymmetric
     bool keep_vectors;  // rerank by true distance
+    // What a search reads of a record that it scans, refines or reranks, in bytes.
+    std::array<int64_t, 3> bytes_of_stages{};
 };
 
 struct SearchWork {
-    int64_t scanned = 0, refined = 0, reranked = 0;
+    int64_t scanned = 0, refined = 0, reranked = 0, bytes_read = 0;
 };
 
 // An id that a call cannot use: already present, absent, or given twice.
@@ -66,6 +69,8 @@ public:
 
     int64_t size() const;
     int64_t dim() const { return dim_; }
+    // Whether a vector of zeros means nothing to it.
+    bool needs_direction() const { return settings_.metric == Metric::cosine; }
     void contains(const int64_t* ids, int64_t n, bool* out) const;
     // Ids in ascending order.
     std::vector<int64_t> ids() const;

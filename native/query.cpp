@@ -24,7 +24,7 @@ constexpr Sixteen WITH_BIT[4] = {{O, I, O, I, O, I, O, I, O, I, O, I, O, I, O, I
 
 // Whole weights for the first-stage bits: the largest scale at which no chunk's weights add up to more than 255, nor all of
 // them to more than sixteen bits hold. Returns it.
-double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& weights) {
+double first_weights(const float* values, int64_t bits, int32_t* weights) {
     const int64_t chunks = std::max<int64_t>(1, (bits + CHUNK_BITS - 1) / CHUNK_BITS);
     const auto most = static_cast<int32_t>(std::min<int64_t>(255, UINT16_MAX / chunks));
     double heaviest = 0.0;
@@ -38,7 +38,7 @@ double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& 
     for (;;) {
         bool fits = true;
         for (int64_t from = 0; from < bits; from += CHUNK_BITS)
-            fits = active().whole_sizes(values + from, std::min(bits - from, CHUNK_BITS), scale, weights.data() + from) <= most && fits;
+            fits = active().whole_sizes(values + from, std::min(bits - from, CHUNK_BITS), scale, weights + from) <= most && fits;
         if (fits) return scale;
         scale = scale * 0.99;
     }
@@ -46,13 +46,18 @@ double first_weights(const float* values, int64_t bits, AlignedVector<int32_t>& 
 
 }  // namespace
 
-PreparedQuery::~PreparedQuery() {
-    wipe(vector.data(), vector.size() * sizeof(float));
-    wipe(tables.data(), tables.size());
-    wipe(wide.data(), wide.size());
-    wipe(tail_weights.data(), tail_weights.size());
-    wipe(tail_signs.data(), tail_signs.size() * sizeof(uint32_t));
-    wipe(code.data(), code.size() * sizeof(uint64_t));
+void PreparedQuery::wipe() {
+    const auto clear = [](auto& list) { lethevec::wipe(list.data(), list.size() * sizeof(list[0])); };
+    clear(vector);
+    clear(tables);
+    clear(wide);
+    clear(tail_weights);
+    clear(tail_signs);
+    clear(code);
+    scan = {};
+    norm = 0;
+    tail_half = 0;
+    first_unit = tail_unit = twice_norm = 0;
 }
 
 void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x) {
@@ -108,8 +113,8 @@ void add_wide_tables(PreparedQuery& query, ScanQuery& scan) {
 
 double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tables, int32_t& half) {
     Wiped<int32_t> whole(bits);
-    AlignedVector<int32_t>& weights = whole.data;
-    const double scale = first_weights(values, bits, weights);
+    const int32_t* weights = whole.at(0);
+    const double scale = first_weights(values, bits, whole.at(0));
     const int64_t bytes = (bits + 7) / 8;
     tables.assign(static_cast<size_t>(bytes * 32), 0);
     for (int64_t group = 0; group < 2 * bytes; ++group) {
@@ -117,14 +122,14 @@ double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tab
         const int64_t first = group * 4, count = std::max<int64_t>(0, std::min<int64_t>(4, bits - first));
         Sixteen total{};
         for (int64_t b = 0; b < count; ++b) {
-            const auto w = static_cast<uint8_t>(weights[static_cast<size_t>(first + b)]);
+            const auto w = static_cast<uint8_t>(weights[first + b]);
             const Sixteen all = Sixteen{} + w, set = all & WITH_BIT[b];
             total += values[first + b] >= 0.0f ? set : all ^ set;
         }
         std::memcpy(table, &total, sizeof total);
     }
     half = 0;
-    for (int32_t w : weights) half += w;
+    for (int64_t j = 0; j < bits; ++j) half += weights[j];
     return scale;
 }
 

@@ -13,13 +13,14 @@ namespace lethevec {
 
 enum class Metric { cosine, l2, ip };
 
-// What a person looks for can say as much of them as a record: it is wiped when it goes. Filled in again for the next query it
-// keeps its buffers, since their sizes follow from the configuration.
+// What a person looks for can say as much of them as a record: it is wiped when it goes, and when only its buffers are kept.
+// Filled in again for the next query it keeps them, since their sizes follow from the configuration.
 struct PreparedQuery {
     PreparedQuery() = default;
     PreparedQuery(PreparedQuery&&) = default;
     PreparedQuery& operator=(PreparedQuery&&) = default;
-    ~PreparedQuery();
+    ~PreparedQuery() { wipe(); }
+    void wipe();
 
     ScanQuery scan;
     KeyKind kind;

@@ -20,8 +20,6 @@ namespace {
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
 
-using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
-
 void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
     std::partial_sort(hits.begin(), hits.begin() + found, hits.end());
@@ -53,7 +51,7 @@ class Searcher : FirstStage {
 public:
     // `masks` may be empty where all rows may be found, unless Hamming ranking or a source looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
-        : FirstStage(index.rows_, masks, eligible, !(index.source_ && index.source_->ranks())), index_(index) {}
+        : FirstStage(index.rows_, masks, eligible), index_(index) {}
 
     void nearest(const float* x, int64_t k, double effort, int64_t* ids, float* distances) {
         const bool hamming = index_.settings_.hamming;
@@ -295,11 +293,12 @@ private:
     }
 
     const Index& index_;
-    std::vector<size_t> ends_;  // of the reference set among the candidates
-    std::vector<float> factors_, refined_, estimated_, order_;
-    std::vector<const uint32_t*> tails_;
-    std::vector<uint32_t> differ_;
-    std::vector<Hit> hits_;
+    std::vector<size_t>& ends_ = memory_->ends;
+    std::vector<float>&factors_ = memory_->factors, &refined_ = memory_->refined, &estimated_ = memory_->estimated,
+                      &order_ = memory_->order;
+    std::vector<const uint32_t*>& tails_ = memory_->tails;
+    std::vector<uint32_t>& differ_ = memory_->differ;
+    std::vector<Hit>& hits_ = memory_->hits;
 };
 
 namespace {
@@ -357,6 +356,8 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
         total.refined += searcher.work.refined;
         total.reranked += searcher.work.reranked;
     });
+    const auto& bytes = settings_.bytes_of_stages;
+    total.bytes_read = total.scanned * bytes[0] + total.refined * bytes[1] + total.reranked * bytes[2];
     return total;
 }
 

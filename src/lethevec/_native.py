@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from . import _core
 from .errors import IsaError, ParameterError
 
-__all__ = ["CpuInfo", "core", "cpu_info", "default_threads", "resolve_threads"]
+__all__ = ["MAX_THREADS", "CpuInfo", "core", "cpu_info", "default_threads", "resolve_threads"]
 
 core = _core
 _VARIABLE = "LETHEVEC_ISA"
 _FEW = 8
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def resolve_threads(threads: int | None, rows: int | None = None) -> int:
     """An argument `threads=`, checked; None is all cores, or one for so few rows that asking would cost more."""
     if threads is None:
         return 1 if rows is not None and rows < _FEW else default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
-        raise ParameterError(f"threads: expected an integer from 1 to 1024, or None for all cores, got {threads!r}")
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise ParameterError(
+            f"threads: expected an integer from 1 to {MAX_THREADS}, or None for all cores, got {threads!r}"
+        )
     return threads

@@ -98,6 +98,19 @@ CASES = {
         "index = make(metric='l2'); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(x[ROW]); index.search_radius(x[ROW], 9.0)",
     ),
+    # Of a memmap, which is a subclass, a search makes an array first; of an array it does not.
+    "the query, an array": (
+        "index = make(metric='l2'); index.add(x, ids=ids)",
+        "index.forget([ROW]); index.search(np.asarray(x[ROW])); index.search(np.asarray(x[ROW : ROW + 1]), threads=2)",
+    ),
+    "the query, an array, pivots": (
+        "index = make(metric='l2', source='pivots', cell_size=9); index.add(x, ids=ids)",
+        "index.forget([ROW]); index.search(np.asarray(x[ROW]))",
+    ),
+    "the query, an array, tables": (
+        "index = make(metric='l2', source='tables', key_bits=3); index.add(x, ids=ids)",
+        "index.forget([ROW]); index.search(np.asarray(x[ROW]))",
+    ),
     "the query, hamming": (
         "index = make(metric='l2', ranking='hamming'); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(x[ROW - 3 : ROW + 1]); index.search_radius(x[ROW], 9.0)",

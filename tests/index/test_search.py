@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -210,3 +212,34 @@ def test_work_does_not_depend_on_history(tools, arguments):
         index = tools.build(arguments, x[order], ids[order])
         works.add(index.search(x[:1], k=2, effort=0.3).work)
     assert len(works) == 1, works
+
+
+# --- Memory that a thread keeps ---------------------------------------------------------------------------------------
+
+
+def test_the_search_before_does_not_matter(tools):
+    """A thread keeps the memory of its last search, which may have been of another index altogether."""
+    indexes = []
+    for dim in (3, DIM, 150):
+        x, ids = tools.data(400, dim)
+        for number, extra in enumerate([*CONFIGURATIONS.values(), {"source": "pivots"}, {"source": "tables"}]):
+            metric = ("cosine", "l2", "ip")[number % 3]
+            if extra != CONFIGURATIONS["one stage"] or dim == DIM:
+                indexes.append((tools.build({"dim": dim, "metric": metric, **extra}, x, ids), x[:3]))
+    indexes.append((tools.build({"dim": 2}, *tools.data(40_000, 2)), np.ones((1, 2), dtype=np.float32)))
+
+    def answer(index, queries):
+        hits = index.search(queries, k=20)
+        return hits.ids.tolist(), hits.distances.tobytes(), hits.work
+
+    def in_a_new_thread(index, queries):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(answer, index, queries).result()
+
+    expected = [in_a_new_thread(*one) for one in indexes]
+    for before in indexes:
+        for after, answers in zip(indexes, expected, strict=True):
+            before[0].search(before[1], k=300, effort=9.0)
+            assert answer(*after) == answers
+            before[0].search_radius(before[1][:1], 1e9)
+            assert answer(*after) == answers

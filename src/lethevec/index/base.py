@@ -13,6 +13,7 @@ from ..errors import IdError, UnknownIdError, UnsupportedError
 from ..forgetting.multiset import LANES, MultisetHash
 from ..vectors import F32
 from .config import Config
+from .costs import bytes_of_stages
 from .encoders import native_encoder
 from .gain import NormCounts
 from .ids import I64, as_ids
@@ -30,7 +31,6 @@ class IndexBase:
         self._encoder = encoder
         self._source = source_for(config, 0)
         self._native = self._empty(self._source)
-        self._costs: dict[str, tuple[int, int, int]] = {}  # bytes that stages read, by source; see searching.py
         # One change at a time, also where a change is several native calls.
         self._writing = threading.RLock()
 
@@ -38,7 +38,8 @@ class IndexBase:
         config = self._config
         hamming = config.ranking == "hamming"
         made = native_source(config, source)
-        return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, made)
+        read = bytes_of_stages(config, source)
+        return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, made, read)
 
     @property
     def dim(self) -> int:

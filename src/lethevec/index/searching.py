@@ -5,19 +5,31 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .._native import resolve_threads
+from .._native import MAX_THREADS, core, resolve_threads
 from ..errors import IdError, ParameterError
-from ..hashing.parameters import integer, positive, real
-from ..vectors import F32, as_vectors
+from ..hashing.parameters import LARGEST, SMALLEST, integer, positive, real
+from ..vectors import F32, MAX_NORM, as_vectors
 from .base import IndexBase
-from .config import Config
 from .hits import Hits, RadiusHits, Work
 from .ids import I64, as_ids, read_array
-from .sources import bits_in_cells
 from .tuning import Tuning, tune
 
 #: Answers that a search may be asked for when k is larger than the index.
 MAX_PADDED = 1 << 28
+MAX_K = 1 << 31
+
+# Nearly every search asks for nothing that has to be converted or refused, and one query should not wait for a call for
+# each question. What this one does not take goes the long way, which has the errors.
+_search_directly = core.DirectSearch(
+    hits=Hits,
+    work=Work,
+    largest_norm=MAX_NORM,
+    least_effort=SMALLEST,
+    most_effort=LARGEST,
+    most_k=MAX_K,
+    most_threads=MAX_THREADS,
+    most_answers=MAX_PADDED,
+).run
 
 
 class SearchingIndex(IndexBase):
@@ -42,6 +54,10 @@ class SearchingIndex(IndexBase):
                 boolean for each of `ids()`.
             threads: threads to share the queries out to; None is all cores.
         """
+        if allow is None:
+            hits: Hits | None = _search_directly(self._native, queries, k, effort, threads)
+            if hits is not None:
+                return hits
         q = self._checked_queries(queries)
         k = self._checked_k(k, len(q))
         effort = positive("effort", effort)
@@ -49,7 +65,7 @@ class SearchingIndex(IndexBase):
         ids = np.empty((len(q), k), dtype=np.int64)
         distances = np.empty((len(q), k), dtype=np.float32)
         done = self._native.search(q, k, effort, allowed, resolve_threads(threads), ids, distances)
-        return Hits(ids, distances, self._work(*done))
+        return Hits(ids, distances, Work(*done))
 
     def search_radius(self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None) -> RadiusHits:
         """All records within `radius` of each query, by true distance; by the codes' where vectors are not kept."""
@@ -83,7 +99,7 @@ class SearchingIndex(IndexBase):
         return as_vectors(queries, self.dim, name="queries", nonzero=self.metric == "cosine")
 
     def _checked_k(self, given: object, queries: int) -> int:
-        k = integer("k", given, 1, 1 << 31)
+        k = integer("k", given, 1, MAX_K)
         if queries * k > MAX_PADDED and k > len(self):
             raise ParameterError(
                 f"k: expected at most {max(len(self), MAX_PADDED // queries)} for {queries} queries of {len(self)} "
@@ -101,29 +117,3 @@ class SearchingIndex(IndexBase):
         if mask.shape != ids.shape:
             raise IdError(f"allow: expected a mask with one boolean for each of the {len(ids)} ids, got {mask.shape}")
         return np.ascontiguousarray(ids[mask])
-
-    def _work(self, scanned: int, refined: int, reranked: int) -> Work:
-        costs = self._costs.get(self._source)
-        if costs is None:
-            costs = self._costs[self._source] = bytes_of_stages(self._config, self._source)
-        read = scanned * costs[0] + refined * costs[1] + reranked * costs[2]
-        return Work(scanned, refined, reranked, read)
-
-
-def bytes_of_stages(config: Config, source: str) -> tuple[int, int, int]:
-    """What a search reads of a record in each stage: its first bits, the rest of its code, its vector."""
-    c = config
-    vector = 4 * c.dim
-    if c.ranking == "hamming":
-        word = 32 if source == "scan" else 64
-        return -(-c.bits // word) * (word // 8), 0, vector
-    planes = c.dim if c.family == "progressive" else c.bits
-    bits = bits_in_cells(c) if source == "pivots" else c.bits
-    if source == "tables":
-        planes = 0
-    first, rest = -(-planes // 8), 4 + -(-(bits - planes) // 32) * 4
-    if source == "pivots":
-        return first + 4, rest + 8, vector  # see native/cells.h
-    # Of a norm a byte is read, where the first stage sums in bytes: see native/rows.h.
-    norm = 0 if c.metric == "cosine" else 1 if first <= 16 else 4
-    return first + norm, rest, vector
