@@ -13,7 +13,7 @@ help:
 	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
-	@echo "make test-native    the native kernels without Python, against the golden files"
+	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 
 $(BIN)/python:
@@ -73,6 +73,7 @@ test-native:
 	cmake --build build/native-tests --parallel
 	build/native-tests/golden_check $(GOLDEN)
 	build/native-tests/agreement_check
+	build/native-tests/no_memory
 
 test-neon:
 	@$(call need,cmake,cmake)
@@ -90,6 +91,7 @@ test-asan:
 	cmake --build build/asan --parallel 2
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/golden_check $(GOLDEN)
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/agreement_check
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/no_memory
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/stress
 
 test-tsan:

@@ -9,14 +9,13 @@
 
 #include "digest.h"
 #include "dispatch.h"
+#include "index_rows.h"
 #include "parallel.h"
 #include "wiped.h"
 
 namespace lethevec {
 
 namespace {
-
-constexpr int64_t ENCODE_GROUP = 64;
 
 Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const Source* source) {
     Layout layout;
@@ -37,15 +36,6 @@ Layout layout_for(const IndexSettings& settings, const Encoder& encoder, const S
     return layout;
 }
 
-// Word w of a code of as many bytes; what lies past its end is zero.
-uint32_t word_at(const uint8_t* code, int64_t bytes, int64_t w) {
-    uint32_t word = 0;
-    std::memcpy(&word, code + 4 * w, static_cast<size_t>(std::min<int64_t>(4, bytes - 4 * w)));
-    return word;
-}
-
-bool bit_at(const uint8_t* code, int64_t j) { return (code[j >> 3] >> (j & 7)) & 1; }
-
 }  // namespace
 
 Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source)
@@ -55,12 +45,10 @@ Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std
       source_(std::move(source)),
       rows_(layout_for(settings_, *encoder_, source_.get())) {}
 
+// It has left the source.
 void Index::remove_row(uint32_t row) {
-    if (source_) {
-        source_->leave(rows_, row);
-        const auto last = static_cast<uint32_t>(rows_.size() - 1);
-        if (row != last) source_->renumber(rows_, last, row);
-    }
+    const auto last = static_cast<uint32_t>(rows_.size() - 1);
+    if (source_ && row != last) source_->renumber(rows_, last, row);
     rows_.remove(row);
 }
 
@@ -85,6 +73,19 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads,
     }
 }
 
+// Those that have left come back in the memory that leaving has freed.
+void Index::leave_source(const std::vector<uint32_t>& rows) {
+    if (!source_) return;
+    size_t left = 0;
+    try {
+        for (; left < rows.size(); ++left) source_->leave(rows_, rows[left]);
+    } catch (...) {
+        const int64_t d = rows_.layout().dim;
+        for (; left > 0; --left) file_rows(d ? rows_.vector(rows[left - 1]) : nullptr, &rows[left - 1], 1, 1);
+        throw;
+    }
+}
+
 void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
     std::unique_lock<FairLock> writing(lock_);
     std::vector<uint32_t> rows(static_cast<size_t>(n));
@@ -96,10 +97,16 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
     std::sort(sorted.begin(), sorted.end());
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
-    if (source_)
-        for (uint32_t row : rows) source_->leave(rows_, row);
-    encode_rows(x, rows.data(), n, threads);
-    file_rows(x, rows.data(), n, threads);
+    Held before(*this, rows.data(), n);
+    leave_source(rows);
+    try {
+        encode_rows(x, rows.data(), n, threads);
+        file_rows(x, rows.data(), n, threads);
+    } catch (...) {
+        before.put_back(*this, rows.data());
+        file_rows(before.x.at(0), rows.data(), n, 1);
+        throw;
+    }
 }
 
 int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
@@ -108,6 +115,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
         if (row != Rows::NONE) {
+            if (source_) source_->leave(rows_, row);
             remove_row(row);
             return 1;
         }
@@ -128,6 +136,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     std::sort(rows.begin(), rows.end(), std::greater<uint32_t>());
     const auto twice = std::adjacent_find(rows.begin(), rows.end());
     if (twice != rows.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
+    leave_source(rows);
     for (uint32_t row : rows) remove_row(row);
     return static_cast<int64_t>(rows.size());
 }
@@ -156,102 +165,6 @@ void Index::add_codes(const float* x, const uint8_t* codes, const float* norms, 
 
 // Tells the source of rows that were filled in. Where vectors are not kept it is given those that the codes stand for: a
 // snapshot has nothing else to make it from again.
-void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads,
-                      const std::function<void(int64_t)>& progress) {
-    if (!source_) return;
-    if (settings_.keep_vectors) return source_->add(rows_, rows, n, x, threads, progress);
-    constexpr int64_t STRIDE = 4096;
-    const int64_t d = encoder_->dim, bytes = encoder_->code_bytes(), most = std::min(STRIDE, n);
-    int64_t filed = 0;
-    try {
-        Wiped<uint8_t> codes(most * bytes);
-        Wiped<float> decoded(most * d);
-        while (filed < n) {
-            const int64_t count = std::min(most, n - filed);
-            for (int64_t i = 0; i < count; ++i) read_code(rows[filed + i], codes.at(i * bytes));
-            encoder_->decode(codes.at(0), count, threads, decoded.at(0));
-            source_->add(rows_, rows + filed, count, decoded.at(0), threads, nullptr);
-            filed += count;
-        }
-    } catch (...) {
-        while (filed > 0) source_->leave(rows_, rows[--filed]);
-        throw;
-    }
-}
-
-void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
-    const Encoder& encoder = *encoder_;
-    const int64_t bytes = encoder.code_bytes(), d = encoder.dim;
-    if (source_ && source_->ranks()) {
-        // The source makes codes of its own; all that is needed here is the norm.
-        for (int64_t i = 0; i < n; ++i) {
-            double norm = 0.0;
-            active().norms(x + i * d, d, 1, &norm);
-            write_row(rows[i], x + i * d, nullptr, norm, 0.0f);
-        }
-        return;
-    }
-    parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
-        const int64_t group = std::min(ENCODE_GROUP, end - begin);
-        Wiped<float> scratch(encoder.scratch()), factors(group);
-        Wiped<double> norms(group), alignment(group);
-        Wiped<uint8_t> codes(group * bytes);
-        for (int64_t at = begin; at < end; at += group) {
-            const int64_t count = std::min(group, end - at);
-            encoder.encode(x + at * d, count, codes.at(0), norms.at(0), factors.at(0), alignment.at(0), scratch.at(0));
-            for (int64_t i = 0; i < count; ++i)
-                write_row(rows[at + i], x + (at + i) * d, codes.at(i * bytes), *norms.at(i), *factors.at(i));
-        }
-    });
-}
-
-void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor) {
-    const Layout& layout = rows_.layout();
-    rows_.set_norm(row, static_cast<float>(norm));
-    if (layout.dim && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * layout.dim));
-    if (layout.hamming_words) std::memcpy(rows_.hamming(row), code, static_cast<size_t>(encoder_->code_bytes()));
-    for (int64_t w = 0; w < layout.block_words; ++w) *rows_.block_word(row, w) = word_at(code, encoder_->code_bytes(), w);
-    if (!layout.has_factor) return;
-    const int64_t first = first_bits(), bits = encoder_->bits;
-    if (layout.scan_bytes) {
-        uint8_t* byte = rows_.scan_byte(row, 0);
-        for (int64_t g = 0; g + 1 < layout.scan_bytes; ++g) byte[g * PAIR] = code[g];
-        const int64_t g = layout.scan_bytes - 1;
-        byte[g * PAIR] = static_cast<uint8_t>(code[g] & ((1 << (first - 8 * g)) - 1));
-    }
-    uint32_t* tail = rows_.tail(row);
-    std::memcpy(tail, &factor, sizeof factor);
-    const int64_t bytes = encoder_->code_bytes();
-    for (int64_t w = 0; w < layout.tail_words; ++w) {
-        // Words start anywhere in a byte: five bytes have all their bits.
-        const int64_t from = first + 32 * w, left = bits - from;
-        uint64_t five = 0;
-        std::memcpy(&five, code + from / 8, static_cast<size_t>(std::min<int64_t>(5, bytes - from / 8)));
-        five >>= from % 8;
-        tail[1 + w] = static_cast<uint32_t>(left < 32 ? five & ((uint64_t{1} << left) - 1) : five);
-    }
-}
-
-void Index::read_code(uint32_t row, uint8_t* code) const {
-    const Layout& layout = rows_.layout();
-    if (layout.hamming_words) {
-        std::memcpy(code, rows_.hamming(row), static_cast<size_t>(encoder_->code_bytes()));
-        return;
-    }
-    if (layout.block_words) {
-        const int64_t bytes = encoder_->code_bytes();
-        for (int64_t w = 0; w < layout.block_words; ++w)
-            std::memcpy(code + 4 * w, rows_.block_word(row, w), static_cast<size_t>(std::min<int64_t>(4, bytes - 4 * w)));
-        return;
-    }
-    const int64_t first = first_bits();
-    std::memset(code, 0, static_cast<size_t>(encoder_->code_bytes()));
-    for (int64_t g = 0; g < layout.scan_bytes; ++g) code[g] = *rows_.scan_byte(row, g);
-    const uint32_t* tail = rows_.tail(row) + 1;
-    for (int64_t j = first; j < encoder_->bits; ++j)
-        if (bit_at(reinterpret_cast<const uint8_t*>(tail), j - first)) code[j >> 3] |= static_cast<uint8_t>(1 << (j & 7));
-}
-
 void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const std::function<void(int64_t)>& progress) {
     std::unique_lock<FairLock> writing(lock_);
     encoder_ = std::move(encoder);

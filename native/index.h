@@ -95,6 +95,11 @@ public:
 
 private:
     friend class Searcher;
+    struct Held;  // see index_rows.h
+    // A source that ranks has codes of its own, and then there are no others.
+    bool keeps_codes() const { return !source_ || !source_->ranks(); }
+    // Some rows leave the source, one after the other: all of them or, where one cannot, none.
+    void leave_source(const std::vector<uint32_t>& rows);
     void remove_row(uint32_t row);
     void file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads,
                    const std::function<void(int64_t)>& progress = nullptr);

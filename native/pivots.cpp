@@ -55,15 +55,12 @@ void Pivots::take_piece(uint32_t row) {
     ++pieces_[p].rows;
 }
 
+// From the end alone: rows have no gaps, but those that a call is about to fill, and filling one must not need memory.
 void Pivots::release_piece(uint32_t row) {
-    Piece& piece = pieces_[row / PIECE_ROWS];
     link(row) = Link{};
     if (samples_) home(row) = Home{};
-    if (--piece.rows == 0) {
-        piece.links.reset();
-        piece.homes.reset();
-    }
-    while (!pieces_.empty() && !pieces_.back().links) pieces_.pop_back();
+    --pieces_[row / PIECE_ROWS].rows;
+    while (!pieces_.empty() && pieces_.back().rows == 0) pieces_.pop_back();
 }
 
 void Pivots::put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance) {

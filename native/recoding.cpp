@@ -101,6 +101,10 @@ bool Pivots::find_origin(const Rows& rows, int64_t c, Workspace& space) {
     means_.mean_of(c, space.sum.data(), count, origin);
     if (std::memcmp(origin, origins_.row(c), static_cast<size_t>(d_) * sizeof(float)) == 0) return false;
     std::copy(origin, origin + d_, origins_.row(c));
+    if (count == 0) {  // as a new one has it: rotated, some zeros would be negative
+        std::fill_n(origins_.values(c), settings_.encoder->bits, 0.0f);
+        return true;
+    }
     active().superbit(settings_.encoder->frame->view(), origin, 1,
                       {origins_.values(c), nullptr, settings_.encoder->bits, nullptr}, space.scratch.data());
     return true;

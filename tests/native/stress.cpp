@@ -21,6 +21,8 @@
 
 #include "dispatch.h"
 #include "index.h"
+#include "pivots.h"
+#include "tables.h"
 
 namespace {
 
@@ -53,11 +55,14 @@ std::vector<float> numbers(uint64_t seed, int64_t n, float size = 1.0f) {
     return all;
 }
 
+enum class From { scan, tables, pivots, refined };
+
 struct Configuration {
     const char* name;
     Family family;
     int64_t dim, bits;
     IndexSettings settings;
+    From from = From::scan;
 };
 
 const Configuration CONFIGURATIONS[] = {
@@ -68,6 +73,11 @@ const Configuration CONFIGURATIONS[] = {
     {"usr ip, hamming", Family::usr, 20, 40, {Metric::ip, true, true}},
     {"superbit cosine, cut", Family::superbit, 20, 47, {Metric::cosine, false, true}},
     {"simhash l2, hamming, codes", Family::simhash, 17, 150, {Metric::l2, true, false}},
+    {"tables cosine", Family::progressive, 24, 48, {Metric::cosine, false, true}, From::tables},
+    {"tables l2, codes", Family::progressive, 17, 51, {Metric::l2, false, false}, From::tables},
+    {"pivots cosine", Family::progressive, 24, 96, {Metric::cosine, false, true}, From::pivots},
+    {"pivots l2", Family::progressive, 33, 132, {Metric::l2, false, true}, From::pivots},
+    {"pivots ip, refined", Family::progressive, 20, 80, {Metric::ip, false, true}, From::refined},
 };
 
 std::shared_ptr<const Encoder> encoder_of(const Configuration& c, float gain) {
@@ -88,6 +98,28 @@ std::shared_ptr<const Encoder> encoder_of(const Configuration& c, float gain) {
     encoder->steps = 3;
     encoder->of_direction = c.settings.metric == Metric::cosine;
     return encoder;
+}
+
+std::unique_ptr<Source> source_of(const Configuration& c) {
+    if (c.from == From::scan) return nullptr;
+    if (c.from == From::tables) {
+        TableSettings tables;
+        std::vector<float> sign = numbers(8, (1 + FIRST_ROUNDS) * 2 * c.dim);
+        for (float& s : sign) s = s < 0.0f ? -1.0f : 1.0f;
+        tables.frame = std::make_shared<Frame>(Frame::hadamard(c.dim, 2, sign.data()));
+        tables.key_bits = 5;
+        tables.probes = 20;
+        tables.of_direction = c.settings.metric == Metric::cosine;
+        tables.bucket_rows = 64;
+        return tables.make();
+    }
+    PivotSettings pivots;
+    pivots.encoder = encoder_of(c, 1.0f);
+    pivots.metric = c.settings.metric;
+    pivots.key = {1, 2};
+    pivots.cell_size = 30;
+    pivots.refine = c.from == From::refined;
+    return pivots.make();
 }
 
 // The ids that are gone for good, in the order in which forget returned.
@@ -115,7 +147,7 @@ public:
         : c_(configuration),
           where_(std::string(configuration.name) + ", " + isa),
           rounds_(rounds),
-          index_(configuration.settings, encoder_of(configuration, 1.0f)) {}
+          index_(configuration.settings, encoder_of(configuration, 1.0f), source_of(configuration)) {}
 
     void run() {
         std::vector<std::thread> readers;
@@ -164,7 +196,7 @@ private:
                 versions_.erase(id);
             }
             gone_.add(some);
-            if (c_.settings.keep_vectors && round % 8 == 3) {
+            if (c_.settings.keep_vectors && c_.from == From::scan && round % 8 == 3) {
                 gain_ = gain_ == 1.0f ? 0.25f : 1.0f;
                 index_.reencode(encoder_of(c_, gain_), threads, [](int64_t) {});
             }
@@ -272,7 +304,7 @@ private:
         for (const auto& [id, version] : versions_) ids.push_back(id);
         expect(ids == index_.ids(), "the survivors are others", where_);
         std::reverse(ids.begin(), ids.end());
-        Index other(c_.settings, encoder_of(c_, gain_));
+        Index other(c_.settings, encoder_of(c_, gain_), source_of(c_));
         for (int64_t id : ids) other.add(vector_of(id, versions_[id]).data(), &id, 1, 1);
         uint16_t a[1024] = {}, b[1024] = {};
         index_.digest_lanes(1, a);
@@ -299,7 +331,8 @@ private:
         index_.search(queries.data(), 1, K, 1.0, nullptr, 0, 1, found.data(), distances.data());
         expect(index_.size() == 0 && found[0] == -1, "an empty index found something", where_);
         const std::vector<uint8_t> rest = index_.raw_memory();
-        expect(std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0 || byte == 255; }),
+        // 127: the largest id, which stands for none in cells.
+        expect(std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0 || byte == 255 || byte == 127; }),
                "an empty index holds bytes", where_);
         const int64_t id = std::numeric_limits<int64_t>::min();
         index_.add(queries.data(), &id, 1, 1);

@@ -1,0 +1,204 @@
+// Stand-alone: every request for memory of a change fails once. The change must then have done nothing, and when it is tried
+// again with memory it must do all: what can be seen in the end is that of a fresh index of the same records.
+//
+//     no_memory
+//
+// Searches are made to fail likewise: they throw, and change nothing.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "index.h"
+#include "pivots.h"
+#include "tables.h"
+
+namespace {
+
+// How many more requests are granted; negative: all of them.
+std::atomic<int64_t> granted{-1};
+
+void* take(std::size_t bytes, std::size_t alignment) {
+    if (granted.load() >= 0 && granted.fetch_sub(1) <= 0) {
+        granted = -1;  // one that fails, so that what was done can be undone
+        throw std::bad_alloc();
+    }
+    const std::size_t whole = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    void* memory = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, whole) : std::malloc(whole);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return take(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return take(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace {
+
+using namespace lethevec;
+
+constexpr int64_t DIM = 20, K = 5, QUERIES = 6;
+int failures = 0;
+
+void expect(bool condition, const std::string& what) {
+    if (!condition && ++failures <= 20) std::printf("FAIL %s\n", what.c_str());
+}
+
+std::vector<float> numbers(uint64_t seed, int64_t n) {
+    std::vector<float> all(static_cast<size_t>(n));
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+    for (float& number : all) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        number = static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f;
+    }
+    return all;
+}
+
+std::shared_ptr<const Frame> frame_of(int64_t m) {
+    std::vector<float> sign = numbers(6, (m - 1 + FIRST_ROUNDS) * 2 * DIM);
+    for (float& s : sign) s = s < 0.0f ? -1.0f : 1.0f;
+    return std::make_shared<Frame>(Frame::hadamard(DIM, m, sign.data()));
+}
+
+std::shared_ptr<const Encoder> encoder_of(int64_t m) {
+    auto encoder = std::make_shared<Encoder>();
+    encoder->family = Family::progressive;
+    encoder->dim = DIM;
+    encoder->bits = m * DIM;
+    encoder->frame = frame_of(m);
+    for (int64_t i = 0; i < m; ++i) encoder->weights.push_back(0.2f * std::pow(0.6f, static_cast<float>(i)));
+    return encoder;
+}
+
+std::unique_ptr<Index> index_of(const std::string& kind) {
+    std::unique_ptr<Source> source;
+    if (kind == "tables") {
+        TableSettings tables;
+        tables.frame = frame_of(2);
+        tables.key_bits = 4;
+        tables.probes = 10;
+        tables.bucket_rows = 32;
+        source = tables.make();
+    } else if (kind != "scan") {
+        PivotSettings pivots;
+        pivots.encoder = encoder_of(4);
+        pivots.metric = Metric::l2;
+        pivots.key = {1, 2};
+        pivots.cell_size = kind == "void" ? int64_t{1} << 40 : 12;
+        pivots.refine = kind == "refined";
+        source = pivots.make();
+    }
+    return std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, encoder_of(2), std::move(source));
+}
+
+// All that can be seen of an index.
+struct Seen {
+    std::vector<int64_t> ids, answers;
+    std::vector<float> distances;
+    std::vector<uint16_t> digest;
+    bool operator==(const Seen& other) const {
+        return ids == other.ids && answers == other.answers && digest == other.digest && distances.size() == other.distances.size() &&
+               std::memcmp(distances.data(), other.distances.data(), distances.size() * sizeof(float)) == 0;
+    }
+};
+
+Seen look(const Index& index) {
+    Seen seen;
+    seen.ids = index.ids();
+    seen.digest.resize(1024);
+    index.digest_lanes(1, seen.digest.data());
+    const std::vector<float> queries = numbers(77, QUERIES * DIM);
+    for (const double effort : {0.05, 1.0, 1e6}) {
+        std::vector<int64_t> ids(QUERIES * K);
+        std::vector<float> distances(QUERIES * K);
+        index.search(queries.data(), QUERIES, K, effort, nullptr, 0, 1, ids.data(), distances.data());
+        seen.answers.insert(seen.answers.end(), ids.begin(), ids.end());
+        seen.distances.insert(seen.distances.end(), distances.begin(), distances.end());
+    }
+    return seen;
+}
+
+// Lets one request after the other fail until the call succeeds; returns how many did.
+template <class Call>
+int64_t until_it_works(const Index& index, const std::string& what, Call call) {
+    const Seen before = look(index);
+    for (int64_t allowed = 0;; ++allowed) {
+        bool threw = false;
+        granted = allowed;
+        try {
+            call();
+        } catch (const std::bad_alloc&) {
+            threw = true;
+        }
+        granted = -1;
+        if (!threw) return allowed;  // it did all, perhaps with less memory than it would have liked
+        expect(look(index) == before, what + ": changed something although request " + std::to_string(allowed) + " failed");
+        if (failures > 20) return allowed;
+    }
+}
+
+void check(const std::string& kind) {
+    std::unique_ptr<Index> index = index_of(kind);
+    std::vector<int64_t> ids;
+    for (int64_t id = 0; id < 400; ++id) ids.push_back(id * 3);
+    const auto vectors = [](const std::vector<int64_t>& of, uint64_t version) {
+        std::vector<float> x;
+        for (int64_t id : of) {
+            const std::vector<float> one = numbers(static_cast<uint64_t>(id) * 2 + version + 1, DIM);
+            x.insert(x.end(), one.begin(), one.end());
+        }
+        return x;
+    };
+    const std::vector<float> first = vectors(ids, 0);
+    int64_t failed = until_it_works(*index, kind + ", the first", [&] { index->add(first.data(), ids.data(), 400, 1); });
+    std::vector<int64_t> added;
+    // One by one: some are pivots, some sampled, some part of an origin.
+    for (int64_t id = 1; id < 120; id += 3) {
+        const std::vector<float> x = vectors({id}, 0);
+        failed += until_it_works(*index, kind + ", add", [&] { index->add(x.data(), &id, 1, 1); });
+        added.push_back(id);
+    }
+    std::vector<int64_t> many;
+    for (int64_t id = 2; id < 400; id += 3) many.push_back(id);
+    const std::vector<float> x = vectors(many, 0);
+    failed += until_it_works(*index, kind + ", add many", [&] { index->add(x.data(), many.data(), static_cast<int64_t>(many.size()), 1); });
+    for (int64_t i = 0; i < 60; ++i)
+        failed += until_it_works(*index, kind + ", forget", [&] { index->forget(&ids[static_cast<size_t>(i)], 1, false); });
+    for (int64_t i = 60; i < 100; ++i) {
+        const std::vector<float> moved = vectors({ids[static_cast<size_t>(i)]}, 1);
+        failed += until_it_works(*index, kind + ", update", [&] { index->update(moved.data(), &ids[static_cast<size_t>(i)], 1, 1); });
+    }
+    const std::vector<int64_t> several(ids.begin() + 100, ids.begin() + 130), going(ids.begin() + 130, ids.begin() + 220);
+    const std::vector<float> elsewhere = vectors(several, 1);
+    failed += until_it_works(*index, kind + ", update many", [&] { index->update(elsewhere.data(), several.data(), 30, 1); });
+    failed += until_it_works(*index, kind + ", forget many", [&] { index->forget(going.data(), 90, false); });
+    std::unique_ptr<Index> other = index_of(kind);
+    const auto add = [&](const std::vector<int64_t>& of, uint64_t version) {
+        other->add(vectors(of, version).data(), of.data(), static_cast<int64_t>(of.size()), 1);
+    };
+    add(many, 0);
+    add({ids.begin() + 60, ids.begin() + 130}, 1);
+    add({ids.begin() + 220, ids.end()}, 0);
+    add(added, 0);
+    expect(look(*index) == look(*other), kind + ": in the end it is not a fresh index");
+    std::printf("%s: %lld requests failed\n", kind.c_str(), static_cast<long long>(failed));
+}
+
+}  // namespace
+
+int main() {
+    for (const char* kind : {"scan", "tables", "pivots", "refined", "void"}) check(kind);
+    if (failures) std::printf("%d failures\n", failures);
+    return failures ? 1 : 0;
+}
