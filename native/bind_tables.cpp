@@ -93,7 +93,7 @@ void bind_tables(nb::module_& module) {
             expect(rows(values) >= 1 && rows(values) <= Probing::MAX_TABLES, "values: wrong number of tables");
             expect(columns(values) >= 1 && columns(values) <= Probing::MAX_BITS, "values: wrong number of bits");
             expect(rows(scores) == rows(tables) && rows(tables) == rows(keys), "scores, tables, keys: different lengths");
-            Probing probing(values.data(), columns(values), rows(values), columns(values));
+            Probing probing(values.data(), columns(values), rows(values), columns(values), static_cast<double>(rows(keys)));
             int64_t count = 0;
             for (Probe probe; count < rows(keys) && probing.next(probe); ++count) {
                 scores.data()[count] = probe.score;

@@ -2,7 +2,7 @@
 // buckets lie side by side without gaps. A run has room for 32 rows or, where buckets are large, a power of two times as many:
 // memory is read faster in long pieces than in short ones.
 //
-// Within a run, signatures lie in pairs of blocks, byte by byte, as `scan_bucket` of the kernels reads them: byte g of the pair's
+// Within a run, signatures lie in pairs of blocks, byte by byte, as `scan_buckets` of the kernels reads them: byte g of the pair's
 // row r is at 64 g + r; in runs of 32 rows there are no pairs, and it is at 32 g + r. Rows, which are read only where a
 // signature is worth it, and links lie elsewhere: so a search reads little more than heads and signatures, and knows where the
 // next run lies before it has come from memory. A head has the number of rows too, so that a search can plan by heads alone.
@@ -69,6 +69,12 @@ public:
     uint32_t rows_in_first(const Head& head) const { return ((head.rows - 1) & static_cast<uint32_t>(run() - 1)) + 1; }
     void prefetch_next(Run b) const { __builtin_prefetch(&next(b)); }
     Run next_run(Run b) const { return next(b); }
+    struct View {
+        const uint8_t* signatures;
+        const uint32_t* rows;
+        Run next;
+    };
+    View view(Run b) const { return {signatures_of(b), rows_of(b), next(b)}; }
     // Where the next row of a bucket will lie.
     void prefetch_end(uint32_t key) const {
         const Head& head = heads_[key];

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <tuple>
 
 namespace lethevec {
 
@@ -13,6 +14,10 @@ constexpr int TABLE_SHIFT = 24;
 constexpr int SCORE_SHIFT = 32;
 constexpr uint32_t FLIPS = (uint32_t{1} << TABLE_SHIFT) - 1;
 
+// All buckets are put in order where there are at most so many, and at most so many for each that is likely to be asked for.
+constexpr int64_t MOST_IN_ORDER = 1 << 15;
+constexpr double IN_ORDER_PER_LIKELY = 4.0;
+
 uint64_t pack(float score, uint32_t table, uint32_t flips) {
     uint32_t word = 0;
     std::memcpy(&word, &score, sizeof word);
@@ -21,13 +26,14 @@ uint64_t pack(float score, uint32_t table, uint32_t flips) {
 
 }  // namespace
 
-Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bits)
+Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bits, double likely)
     : bits_(bits),
       sizes_(static_cast<size_t>(tables * bits)),
       flip_(static_cast<size_t>(tables * bits)),
       home_(static_cast<size_t>(tables)) {
     std::vector<uint64_t> order(static_cast<size_t>(bits));
-    heap_.reserve(1024);
+    const bool in_order = tables << bits <= MOST_IN_ORDER && static_cast<double>(tables << bits) <= IN_ORDER_PER_LIKELY * likely;
+    if (!in_order) heap_.reserve(1024);
     for (int64_t t = 0; t < tables; ++t) {
         uint32_t home = 0;
         for (int64_t i = 0; i < bits; ++i) {
@@ -43,8 +49,68 @@ Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bi
             flip_[static_cast<size_t>(t * bits + r)] = uint32_t{1} << (entry & FLIPS);
         }
         home_[static_cast<size_t>(t)] = home;
-        heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
+        if (!in_order) heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
     }
+    if (in_order) order_all(tables);
+}
+
+void Probing::order_all(int64_t tables) {
+    const int64_t each = int64_t{1} << bits_, all = tables << bits_;
+    std::vector<float> scores(static_cast<size_t>(all));
+    float largest = 0.0f;
+    for (int64_t t = 0; t < tables; ++t) {
+        float* own = scores.data() + t * each;
+        own[0] = 0.0f;
+        // A set of flips is one without its last rank and then that: the order in which scores are summed.
+        for (int64_t r = 0; r < bits_; ++r) {
+            const float size = sizes_[static_cast<size_t>(t * bits_ + r)];
+            for (int64_t flips = 0; flips < int64_t{1} << r; ++flips) own[(int64_t{1} << r) + flips] = own[flips] + size;
+        }
+        largest = std::max(largest, own[each - 1]);
+    }
+    // About as many bins as buckets. Rounding is monotone, so a lower bin has lower scores, whatever the scale is; if it is none
+    // that can be used, as where scores are all zero, or infinite, the bins are few and sorting does the work.
+    float scale = static_cast<float>(all) / largest;
+    if (!std::isfinite(scale)) scale = 0.0f;
+    const auto last = static_cast<int32_t>(all - 1);
+    std::vector<int32_t> bins(scores.size());
+    for (size_t i = 0; i < scores.size(); ++i) {
+        const float at = scores[i] * scale;
+        bins[i] = at < static_cast<float>(last) ? static_cast<int32_t>(at) : last;
+    }
+    ends_.assign(scores.size() + 1, 0);
+    for (const int32_t bin : bins) ++ends_[static_cast<size_t>(bin) + 1];
+    for (size_t bin = 1; bin < ends_.size(); ++bin) ends_[bin] += ends_[bin - 1];
+    nodes_.resize(scores.size());
+    for (size_t i = 0; i < scores.size(); ++i)
+        nodes_[ends_[static_cast<size_t>(bins[i])]++] =
+            pack(scores[i], static_cast<uint32_t>(i >> bits_), static_cast<uint32_t>(i) & static_cast<uint32_t>(each - 1));
+}
+
+bool Probing::next_in_order(Probe& probe) {
+    if (at_ == nodes_.size()) return false;
+    if (at_ == sorted_) {
+        while (ends_[bin_] == at_) ++bin_;
+        sorted_ = ends_[bin_];
+        Node *from = nodes_.data() + at_, *to = nodes_.data() + sorted_;
+        if (to - from == 2)
+            std::tie(from[0], from[1]) = std::minmax({from[0], from[1]});
+        else if (to - from > 2)
+            std::sort(from, to);
+    }
+    const Node node = nodes_[at_++];
+    const auto word = static_cast<uint32_t>(node >> SCORE_SHIFT);
+    probe.table = static_cast<uint32_t>(node >> TABLE_SHIFT) & 0xFFu;
+    probe.key = key_of(probe.table, static_cast<uint32_t>(node) & FLIPS);
+    std::memcpy(&probe.score, &word, sizeof word);
+    return true;
+}
+
+uint32_t Probing::key_of(uint32_t table, uint32_t flips) const {
+    const uint32_t* flip = flip_.data() + table * bits_;
+    uint32_t key = home_[table];
+    for (; flips; flips &= flips - 1) key ^= flip[__builtin_ctz(flips)];
+    return key;
 }
 
 Probing::Node Probing::child(uint32_t table, float prefix, uint32_t flips, int64_t last) const {
@@ -53,6 +119,7 @@ Probing::Node Probing::child(uint32_t table, float prefix, uint32_t flips, int64
 }
 
 bool Probing::next(Probe& probe) {
+    if (!nodes_.empty()) return next_in_order(probe);
     if (heap_.empty()) return false;
     const Node first = heap_.front();
     const auto word = static_cast<uint32_t>(first >> SCORE_SHIFT);

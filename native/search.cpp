@@ -176,9 +176,7 @@ private:
     }
 
     void pass_filter(size_t reference, size_t rank) {
-        order_.assign(refined_.data(), refined_.data() + reference);
-        std::nth_element(order_.data(), order_.data() + (rank - 1), order_.data() + reference, std::greater<float>());
-        const float threshold = order_[rank - 1];
+        const float threshold = kernels_.largest(refined_.data(), static_cast<int64_t>(reference), static_cast<int64_t>(rank));
         size_t kept = 0;
         for (size_t i = 0; i < found_.size(); ++i) {
             found_[kept] = found_[i];

@@ -23,6 +23,14 @@ void fill_lookup(const uint8_t* weights, const float* values, int64_t count, uin
     }
 }
 
+// The sums of these weights, for any pattern of them.
+void fill_differing(const uint8_t* weights, int64_t count, uint16_t* sums) {
+    sums[0] = 0;
+    for (int64_t b = 0; b < count; ++b)
+        for (int64_t pattern = 0; pattern < int64_t{1} << b; ++pattern)
+            sums[pattern + (int64_t{1} << b)] = static_cast<uint16_t>(sums[pattern] + weights[b]);
+}
+
 // The largest scale, coming down by steps of a hundredth, at which no table's weights add up to more than they may.
 double scale_of(const float* values, int64_t d, int64_t tables, int64_t bits) {
     double heaviest = 0.0;
@@ -47,11 +55,10 @@ double scale_of(const float* values, int64_t d, int64_t tables, int64_t bits) {
 }  // namespace
 
 TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits)
-    : key_bits_(key_bits),
-      keys_(static_cast<size_t>(tables * key_bits)),
+    : half_((key_bits + 1) / 2),
+      differing_(static_cast<size_t>(2 * tables) << half_),
       home_(static_cast<size_t>(tables)),
-      key_totals_(static_cast<size_t>(tables)),
-      totals_(static_cast<size_t>(tables)),
+      bases_(static_cast<size_t>(tables)),
       scans_(static_cast<size_t>(tables)) {
     const int64_t bits = key_bits + signature_bits, bytes = (signature_bits + 7) / 8;
     lookups_.assign(static_cast<size_t>(tables * bytes * 32), 0);
@@ -63,12 +70,11 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
         for (int64_t j = 0; j < bits; ++j) {
             const auto w = static_cast<uint8_t>(std::fabs(static_cast<double>(own[j])) * scale + 0.5);
             weights[static_cast<size_t>(j)] = w;
-            totals_[table] += w;
-            if (j >= key_bits) continue;
-            keys_[static_cast<size_t>(t * key_bits + j)] = w;
-            key_totals_[table] += w;
-            home_[table] |= static_cast<uint32_t>(own[j] >= 0.0f) << j;
+            bases_[table] += j < key_bits ? w : -w;
+            if (j < key_bits) home_[table] |= static_cast<uint32_t>(own[j] >= 0.0f) << j;
         }
+        fill_differing(weights.data(), half_, differing_.data() + (2 * t << half_));
+        fill_differing(weights.data() + half_, key_bits - half_, differing_.data() + ((2 * t + 1) << half_));
         uint8_t* lookup = lookups_.data() + t * bytes * 32;
         for (int64_t j = 0; j < signature_bits; j += 4)
             fill_lookup(weights.data() + key_bits + j, own + key_bits + j, std::min<int64_t>(4, signature_bits - j),
@@ -88,7 +94,7 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
 }
 
 TableQuery::~TableQuery() {
-    wipe(keys_.data(), keys_.size());
+    wipe(differing_.data(), differing_.size() * sizeof(uint16_t));
     wipe(home_.data(), home_.size() * sizeof(uint32_t));
     wipe(lookups_.data(), lookups_.size());
     wipe(wide_.data(), wide_.size());

@@ -19,27 +19,26 @@ public:
     TableQuery(const TableQuery&) = delete;
     TableQuery& operator=(const TableQuery&) = delete;
 
-    // How a kernel scores the signatures of a table: the sum of the weights of the bits that agree.
-    const ScanQuery& signatures(uint32_t table) const { return scans_[table]; }
+    // How a kernel scores the signatures of each table: the sum of the weights of the bits that agree.
+    const ScanQuery* signatures() const { return scans_.data(); }
     // The estimate of a row whose signature scores nothing: twice the weights of the bits that agree, less all weights. Every
     // point of the signature's score adds two.
     int32_t least(const Probe& probe) const {
-        int32_t agree = key_totals_[probe.table];
-        for (uint32_t rest = probe.key ^ home_[probe.table]; rest; rest &= rest - 1)
-            agree -= keys_[static_cast<std::size_t>(probe.table * key_bits_ + __builtin_ctz(rest))];
-        return 2 * agree - totals_[probe.table];
+        const uint32_t differ = probe.key ^ home_[probe.table];
+        const uint16_t* own = differing_.data() + (2 * probe.table << half_);
+        return bases_[probe.table] - 2 * (own[differ & ((1u << half_) - 1)] + own[(1u << half_) + (differ >> half_)]);
     }
 
     // All weights of a table add up to at most this.
     static constexpr int32_t MOST = 255;
 
 private:
-    int64_t key_bits_;
-    std::vector<uint8_t> keys_;       // (tables, key_bits)
-    std::vector<uint32_t> home_;      // the query's own keys
-    std::vector<int32_t> key_totals_, totals_;
-    std::vector<uint8_t> lookups_;    // (tables, bytes, 2, 16)
-    std::vector<uint8_t> wide_;       // the same for wider look-ups, where they are used
+    int64_t half_;                       // of a key's bits
+    std::vector<uint16_t> differing_;    // (tables, 2, 2^half): the weights of any pattern of bits that differ in half of a key
+    std::vector<uint32_t> home_;         // the query's own keys
+    std::vector<int32_t> bases_;         // the estimate of a row that has the query's key and a signature that scores nothing
+    std::vector<uint8_t> lookups_;       // (tables, bytes, 2, 16)
+    std::vector<uint8_t> wide_;          // the same for wider look-ups, where they are used
     std::vector<ScanQuery> scans_;
 };
 

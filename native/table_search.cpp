@@ -1,6 +1,8 @@
 // How a query finds candidates in hash tables, bucket after bucket. Mirrors `table_candidates` of the spec's tables.py.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "dispatch.h"
 #include "probing.h"
@@ -16,8 +18,11 @@ namespace {
 constexpr double REFERENCE = 0.125, BUCKETS_PER_PROBE = 2.0;
 constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 8.0;
 
-// Heads of so many buckets are asked for at once, and signatures of so many rows before their turn comes.
-constexpr int64_t HEADS = 16, ROWS_AHEAD = 1024;
+// Heads of so many buckets are asked for at once, and signatures of so many pairs before their turn comes. So many pairs
+// are scanned together: fewer while the threshold still rises.
+constexpr int64_t HEADS = 16;
+constexpr int NEAR = 2;  // how near to ask for memory: into the second cache; see kernels/buckets.cpp
+constexpr size_t AHEAD = 16, TOGETHER = 64, WHILE_RISING = 16;
 
 // What ends a search, or its first part: whichever comes first.
 struct Limit {
@@ -42,7 +47,8 @@ public:
           rows_(rows),
           plan_(plan),
           values_(tables.tables() * tables.settings_.frame->d()),
-          probing_(tables.values(query, values_.at(0)), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits),
+          probing_(tables.values(query, values_.at(0)), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
+                   plan.all.buckets / BUCKETS_PER_PROBE),
           query_(values_.at(0), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
                  tables.signature_bits()),
           threshold_(TableQuery::MOST, plan.rank),
@@ -50,12 +56,8 @@ public:
           masks_(masks),
           found_(found) {
         if (tables.tables() > 1) left_ = masks;
-        const int64_t run = tables.tables_[0].run();
-        ahead_ = static_cast<size_t>(std::max<int64_t>(2, ROWS_AHEAD / run));
-        slots_.resize(static_cast<size_t>(run));
-        scores_.resize(static_cast<size_t>(run));
-        coming_.reserve(256);
-        passed_.reserve(4096);
+        coming_.resize(4 * TOGETHER);
+        found_.reserve(4096);  // more than will be found, as a rule
     }
 
     // Returns how many of those found are of the reference set; they come first.
@@ -68,59 +70,59 @@ public:
         const size_t reference = found_.size();
         const int32_t least = threshold_.value();
         take([&](int64_t estimate) { return estimate >= least && estimate < fixed; });
-        passed_.clear();
+        passed_.count = 0;
         rising_ = false;
         look_into(plan_.all);
-        take([](int64_t) { return true; });
+        find_passed();
         return reference;
     }
 
     int64_t looked() const { return looked_; }
 
 private:
-    // A run whose bucket's turn has come, and the estimate of a row in it whose signature scores nothing.
-    struct Coming {
-        const uint8_t* signatures;
-        const uint32_t* numbers;  // of its rows
-        uint32_t rows, table;
-        int32_t base;
-    };
-
-    // A row that reached the threshold when its run's turn came: where its number lies, and its estimate.
+    // Rows that reached the threshold when their turn came, and room for more, which nobody has to fill.
     struct Passed {
-        const uint32_t* at;
-        int64_t estimate;  // as wide as the pointer: two stores, which are read as they were written
+        std::unique_ptr<BucketRow[]> rows;
+        size_t count = 0, room = 0;
+
+        BucketRow* room_for(size_t more) {
+            if (count + more > room) {
+                std::unique_ptr<BucketRow[]> larger(new BucketRow[room = 2 * (count + more)]);
+                std::copy_n(rows.get(), count, larger.get());
+                rows = std::move(larger);
+            }
+            return rows.get() + count;
+        }
     };
 
     // Waiting for memory is most of the work: what comes next is asked for before what is there is scanned. Returns how many
     // buckets it looked into.
     int64_t look_into(const Limit& limit) {
         const double before = buckets_;
-        coming_.clear();
-        size_t at = 0, asked = 0;
-        for (bool more = true;; ++at) {
-            while (more && coming_.size() <= at + ahead_) {
-                if (at > 0 && at >= coming_.size() / 2) {  // forgets those that were scanned
-                    coming_.erase(coming_.begin(), coming_.begin() + static_cast<std::ptrdiff_t>(at));
-                    asked -= at;
-                    at = 0;
-                }
-                more = plan_next(limit);
+        const size_t together = rising_ ? WHILE_RISING : TOGETHER;
+        comes_ = 0;
+        for (bool more = true, first = true; more; first = false) {
+            while (more && comes_ < together + AHEAD) more = plan_next(limit);
+            if (!more) {  // no rows, but somewhere
+                make_room(AHEAD);
+                std::fill_n(coming_.data() + comes_, AHEAD, comes_ > 0 ? coming_[comes_ - 1] : BucketPair{});
+                comes_ += AHEAD;
             }
-            if (at == coming_.size()) break;
-            for (; asked < coming_.size() && asked < at + ahead_; ++asked) ask_for(coming_[asked], 0);
-            // The kernel asks for one more, line by line as it reads: many lines at once would have to wait for each other.
-            const uint8_t* ahead = coming_[at].signatures;
-            if (asked < coming_.size() && asked == at + ahead_) {
-                ahead = coming_[asked].signatures;
-                ask_for(coming_[asked++], coming_[at].rows);
-            }
-            scan(coming_[at], ahead);
+            if (first)
+                for (size_t i = 0; i < AHEAD; ++i) ask_for(coming_[i]);
+            const size_t now = comes_ - AHEAD;
+            for (size_t from = 0; from < now; from += together) scan(from, std::min(together, now - from));
+            std::copy_n(coming_.data() + now, AHEAD, coming_.data());
+            comes_ = AHEAD;
         }
         return static_cast<int64_t>(buckets_ - before);
     }
 
-    // Adds the runs of the next bucket, if there is one within the limit.
+    void make_room(size_t pairs) {
+        if (comes_ + pairs > coming_.size()) coming_.resize(2 * (comes_ + pairs));
+    }
+
+    // Adds the pairs of the next bucket, if there is one within the limit.
     bool plan_next(const Limit& limit) {
         if (!(buckets_ < limit.buckets && static_cast<double>(looked_) < limit.rows)) return false;
         if (head_at_ == heads_ && !find_heads()) return false;
@@ -131,10 +133,23 @@ private:
         if (head.rows == 0) return true;
         looked_ += head.rows;
         const int32_t base = query_.least(probe);
-        uint32_t rows = table.rows_in_first(head);
-        for (Buckets::Run b = head.first; b != Buckets::NONE; b = table.next_run(b)) {
-            coming_.push_back({table.signatures_of(b), table.rows_of(b), rows, probe.table, base});
-            rows = static_cast<uint32_t>(table.run());
+        const int64_t apart = table.apart(), run = table.run(), bytes = table.signature_bytes();
+        int64_t rows = table.rows_in_first(head);
+        for (Buckets::Run b = head.first; b != Buckets::NONE; rows = run) {
+            make_room(static_cast<size_t>(run / BLOCK));
+            const Buckets::View view = table.view(b);
+            b = view.next;
+            if (rising_) seen_ += static_cast<double>(filtered_ ? count_allowed(view.rows, rows) : rows);
+            // As many as a full run has are written, whether there are rows in them or not: how many cannot be predicted.
+            for (int64_t from = 0; from < run; from += apart) {
+                BucketPair& pair = coming_[comes_];  // filled in where it lies: a copy would wait for its parts
+                pair.signatures = view.signatures + from * bytes;
+                pair.numbers = view.rows + from;
+                pair.rows = static_cast<uint32_t>(std::min(rows - from, apart));
+                pair.table = probe.table;
+                pair.base = base;
+                comes_ += from < rows;
+            }
         }
         return true;
     }
@@ -152,64 +167,68 @@ private:
         return heads_ > 0;
     }
 
-    // The signatures of its rows, without those of as many as are asked for otherwise.
-    void ask_for(const Coming& run, int64_t without) const {
-        const Buckets& table = tables_.tables_[run.table];
-        const auto bytes = [&](int64_t rows) { return ((rows + table.apart() - 1) & -table.apart()) * table.signature_bytes(); };
-        for (int64_t byte = bytes(without); byte < bytes(run.rows); byte += 64) __builtin_prefetch(run.signatures + byte);
+    void ask_for(const BucketPair& pair) const {
+        const Buckets& table = tables_.tables_[pair.table];
+        for (int64_t byte = 0; byte < table.apart() * table.signature_bytes(); byte += 64)
+            __builtin_prefetch(pair.signatures + byte, 0, NEAR);
     }
 
-    // While the reference set is looked at, the threshold rises with every run.
-    void scan(const Coming& run, const uint8_t* ahead) {
-        const Buckets& table = tables_.tables_[run.table];
-        if (rising_) seen_ += static_cast<double>(filtered_ ? count_allowed(run) : run.rows);
-        // Twice the score, and what the key gives, must reach the threshold.
-        const int32_t least = std::max(0, (threshold_.value() - run.base + 1) / 2);
-        if (least > TableQuery::MOST) return;
-        const auto reached = static_cast<size_t>(
-            active().scan_bucket(query_.signatures(run.table), {run.signatures, run.rows, table.apart(), ahead},
-                                 static_cast<uint8_t>(least), {slots_.data(), scores_.data()}));
-        if (reached == 0) return;
-        const size_t before = passed_.size();
-        passed_.resize(before + reached);
-        Passed* to = passed_.data() + before;
-        for (size_t i = 0; i < reached; ++i) {
-            if (filtered_ && !has(masks_, run.numbers[slots_[i]])) continue;
-            const int32_t estimate = run.base + 2 * scores_[i];
-            if (rising_)
-                threshold_.count(estimate);
-            else
-                __builtin_prefetch(run.numbers + slots_[i]);
-            *to++ = {run.numbers + slots_[i], estimate};
+    // Some of the coming pairs. While the reference set is looked at, the threshold rises.
+    void scan(size_t from, size_t pairs) {
+        BucketRow* to = passed_.room_for(pairs * static_cast<size_t>(PAIR) + static_cast<size_t>(BUCKET_ROOM));
+        const int64_t reached =
+            active().scan_buckets(query_.signatures(), coming_.data() + from, static_cast<int64_t>(pairs),
+                                  static_cast<int64_t>(AHEAD), tables_.tables_[0].apart(), threshold_.value(), to);
+        const size_t before = passed_.count;
+        BucketRow* end = to + reached;
+        if (filtered_) end = std::remove_if(to, end, [&](const BucketRow& row) { return !has(masks_, *row.number); });
+        passed_.count += static_cast<size_t>(end - to);
+        if (rising_) {
+            for (; to != end; ++to) threshold_.count(static_cast<int32_t>(to->estimate));
+            threshold_.rise();
+            return;
         }
-        passed_.resize(static_cast<size_t>(to - passed_.data()));
-        if (rising_) threshold_.rise();
+        // Numbers are on their way while those of earlier rows, and then their codes, are asked for.
+        for (; to != end; ++to) __builtin_prefetch(to->number, 0, NEAR);
+        const size_t after = std::exchange(passed_.count, before);
+        find_passed();
+        std::copy_n(passed_.rows.get() + before, after - before, passed_.rows.get());
+        passed_.count = after - before;
     }
 
-    int64_t count_allowed(const Coming& run) const {
-        return std::count_if(run.numbers, run.numbers + run.rows, [&](uint32_t row) { return has(masks_, row); });
+    // All that passed are found.
+    void find_passed() {
+        for (size_t i = 0; i < passed_.count; ++i) find(*passed_.rows[i].number);
+        passed_.count = 0;
+    }
+
+    int64_t count_allowed(const uint32_t* numbers, int64_t rows) const {
+        return std::count_if(numbers, numbers + rows, [&](uint32_t row) { return has(masks_, row); });
     }
 
     static bool has(const std::vector<uint32_t>& masks, uint32_t row) { return masks[row / BLOCK] >> (row % BLOCK) & 1; }
 
-    // Those that passed, and were not found yet, if their estimate is as asked for.
+    // Those of the reference buckets that passed, if their estimate is as asked for.
     template <class Fits>
     void take(Fits fits) {
-        taken_.clear();
-        for (const Passed& passed : passed_) {
-            if (!fits(passed.estimate)) continue;
-            if (rising_) __builtin_prefetch(passed.at);
-            taken_.push_back(passed.at);
+        taken_.resize(passed_.count + 1);
+        size_t taken = 0;
+        for (size_t i = 0; i < passed_.count; ++i) {  // without a branch: which fit cannot be predicted
+            taken_[taken] = passed_.rows[i].number;
+            taken += fits(passed_.rows[i].estimate);
         }
-        for (const uint32_t* at : taken_) {
-            const uint32_t row = *at;
-            if (!left_.empty()) {
-                if (!has(left_, row)) continue;
-                left_[row / BLOCK] ^= uint32_t{1} << (row % BLOCK);
-            }
-            found_.push_back(row);
-            ask_for_code(row);
+        for (size_t i = 0; i < taken; ++i) __builtin_prefetch(taken_[i], 0, NEAR);
+        for (size_t i = 0; i < taken; ++i) find(*taken_[i]);
+    }
+
+    // A row, unless it was found before in another table.
+    void find(uint32_t row) {
+        if (!left_.empty()) {
+            if (!has(left_, row)) return;
+            left_[row / BLOCK] ^= uint32_t{1} << (row % BLOCK);
         }
+        found_.push_back(row);
+        ask_for_code(row);
     }
 
     void ask_for_code(uint32_t row) const {
@@ -217,8 +236,8 @@ private:
         const char* at = layout.hamming_words ? reinterpret_cast<const char*>(rows_.hamming(row))
                                               : reinterpret_cast<const char*>(rows_.tail(row));
         const int64_t bytes = layout.hamming_words ? 8 * layout.hamming_words : 4 * rows_.tail_stride();
-        for (int64_t byte = 0; byte < bytes - 1; byte += 64) __builtin_prefetch(at + byte);
-        __builtin_prefetch(at + bytes - 1);
+        for (int64_t byte = 0; byte < bytes - 1; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+        __builtin_prefetch(at + bytes - 1, 0, NEAR);
     }
 
     const Tables& tables_;
@@ -229,16 +248,14 @@ private:
     const TableQuery query_;
     Threshold threshold_;
     const bool filtered_;
-    size_t ahead_;  // runs
     const std::vector<uint32_t>& masks_;
     std::vector<uint32_t> left_;  // rows that may be found and were not yet, a bit each; empty where a row lies in one bucket
     std::vector<uint32_t>& found_;
     Probe probes_[HEADS];
     int64_t head_at_ = 0, heads_ = 0;
-    std::vector<Coming> coming_;
-    std::vector<uint32_t> slots_;
-    std::vector<uint8_t> scores_;
-    std::vector<Passed> passed_;
+    std::vector<BucketPair> coming_;
+    size_t comes_ = 0;  // how many of these come
+    Passed passed_;
     std::vector<const uint32_t*> taken_;
     bool rising_ = true;
     double buckets_ = 0.0;

@@ -32,7 +32,7 @@ int64_t scan_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*,
 int64_t score_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*, const uint32_t*, CellFound, float*);
 int64_t keep_near(CellFound, const float*, int64_t, float);
 void refine_cells(const CellTails&, const uint32_t* const*, const CellFound&, int64_t, float*);
-int64_t scan_bucket(const ScanQuery&, const BucketView&, uint8_t, BucketFound);
+int64_t scan_buckets(const ScanQuery*, const BucketPair*, int64_t, int64_t, int64_t, int32_t, BucketRow*);
 float greatest_size(const float*, int64_t);
 int32_t whole_sizes(const float*, int64_t, double, int32_t*);
 void sign_words(const float*, int64_t, uint32_t*);
@@ -73,7 +73,7 @@ const Kernels kernels = {LETHEVEC_TEXT(LETHEVEC_ISA_NS),
                          score_cells,
                          keep_near,
                          refine_cells,
-                         scan_bucket,
+                         scan_buckets,
                          greatest_size,
                          whole_sizes,
                          sign_words,

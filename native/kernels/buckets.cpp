@@ -1,4 +1,4 @@
-// The kernel of the candidate source "tables": which rows of a bucket's run have a signature like the query's.
+// The kernel of the candidate source "tables": which rows of buckets have a signature like the query's.
 #include "block_scores.h"
 #include "kernels.h"
 #include "lanes.h"
@@ -21,72 +21,112 @@ LETHEVEC_INLINE uint32_t reaching(const uint8_t* scores, uint8_t least) {
 #endif
 }
 
-// Those of a block, the first row of which is `slot`.
-LETHEVEC_INLINE int64_t take_block(const uint8_t* scores, int64_t slot, int64_t rows, uint8_t least, BucketFound found,
-                                   int64_t count) {
-    if (rows <= 0) return count;
-    uint32_t mask = reaching(scores, least);
-    if (rows < BLOCK) mask &= (uint32_t{1} << rows) - 1;
-    for (; mask; mask &= mask - 1) {
-        const int r = __builtin_ctz(mask);
-        found.slots[count] = static_cast<uint32_t>(slot + r);
-        found.scores[count++] = scores[r];
+// How near to ask for memory: into the second cache. The first has room for few lines on their way, and the rest would wait.
+constexpr int NEAR = 2;
+// Pairs that are scored before those of their rows that reach the threshold are gathered: so nobody waits for their scores.
+constexpr int64_t TILE = 16;
+
+// The rows of a tile that reach the threshold. How many a pair has cannot be predicted, but it is rarely more than two: so many are
+// written without a look at how many there are.
+LETHEVEC_INLINE int64_t take(const BucketPair* pairs, int64_t n, const uint64_t* reached, const uint8_t* scores, BucketRow* found,
+                             int64_t count) {
+    constexpr uint64_t LAST = uint64_t{1} << 63;  // for when there are none
+    for (int64_t i = 0; i < n; ++i) {
+        uint64_t mask = reached[i];
+        const int64_t many = __builtin_popcountll(mask), base = pairs[i].base;
+        const uint32_t* numbers = pairs[i].numbers;
+        const auto write = [&](int64_t k) {
+            const int r = __builtin_ctzll(mask | LAST);
+            found[count + k] = {numbers + r, base + 2 * int64_t{scores[i * PAIR + r]}};
+            mask &= mask - 1;
+        };
+        write(0);
+        write(1);
+        for (int64_t k = 2; k < many; ++k) write(k);
+        count += many;
+    }
+    return count;
+}
+
+// Calls `sum` for each pair: for its scores, and for which of them reach the least.
+template <class Sum>
+LETHEVEC_INLINE int64_t scan_pairs(const BucketPair* pairs, int64_t n, int64_t ahead, int64_t bytes, int32_t threshold,
+                                   BucketRow* found, Sum sum) {
+    alignas(64) uint8_t scores[TILE * PAIR];
+    uint64_t reached[TILE];
+    int64_t count = 0;
+    for (int64_t from = 0; from < n; from += TILE, pairs += TILE) {
+        const int64_t now = n - from < TILE ? n - from : TILE;
+        for (int64_t i = 0; i < now; ++i) {
+            const BucketPair& pair = pairs[i];
+            for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(pairs[i + ahead].signatures + at, 0, NEAR);
+            // Every point of a score adds two. The largest score there is may be too low.
+            const int32_t needed = (threshold - pair.base + 1) / 2, least = needed < 0 ? 0 : needed > 255 ? 255 : needed;
+            const uint64_t rows = needed > 255 ? 0 : ~uint64_t{0} >> (PAIR - pair.rows);
+            reached[i] = sum(pair, static_cast<uint8_t>(least), scores + i * PAIR) & rows;
+        }
+        count = take(pairs, now, reached, scores, found, count);
     }
     return count;
 }
 
 #if defined(LETHEVEC_ISA_AVX512)
 
-template <int PAIRS>
-LETHEVEC_INLINE int64_t take_pairs(const ScanQuery& query, const BucketView& run, int64_t from, uint8_t least, BucketFound found,
-                                   int64_t count) {
-    __m512i sum[PAIRS];
-    for (int i = 0; i < PAIRS; ++i) sum[i] = _mm512_setzero_si512();
-    sum_wide<PAIRS>(query, run.signatures + from * query.bytes, 0, query.bytes, sum, run.ahead - run.signatures);
-    for (int i = 0; i < PAIRS; ++i) {
-        uint64_t mask = _mm512_cmpge_epu8_mask(sum[i], _mm512_set1_epi8(static_cast<char>(least)));
-        const int64_t rows = run.rows - from - i * PAIR;
-        if (rows < PAIR) mask &= (uint64_t{1} << rows) - 1;
-        if (mask == 0) continue;
-        alignas(64) uint8_t scores[PAIR];
-        _mm512_store_si512(scores, sum[i]);
-        for (; mask; mask &= mask - 1) {
-            const int r = __builtin_ctzll(mask);
-            found.slots[count] = static_cast<uint32_t>(from + i * PAIR + r);
-            found.scores[count++] = scores[r];
-        }
-    }
-    return count;
+template <int BYTES>
+int64_t scan_wide(const ScanQuery* queries, const BucketPair* pairs, int64_t n, int64_t ahead, int32_t threshold,
+                  BucketRow* found) {
+    return scan_pairs(pairs, n, ahead, BYTES * PAIR, threshold, found,
+                      [&](const BucketPair& pair, uint8_t least, uint8_t* scores) __attribute__((always_inline)) {
+                          const __m512i sums = pair_scores<BYTES>(queries[pair.table].wide, pair.signatures);
+                          _mm512_store_si512(scores, sums);
+                          return _mm512_cmpge_epu8_mask(sums, _mm512_set1_epi8(static_cast<char>(least)));
+                      });
 }
 
 #endif
 
 }  // namespace
 
-int64_t scan_bucket(const ScanQuery& query, const BucketView& run, uint8_t least, BucketFound found) {
-    alignas(64) uint8_t scores[PAIR];
-    int64_t count = 0;
-    if (run.apart == BLOCK) {
-        sum_blocks<1>(query, &run.signatures, 0, query.bytes, scores);
-        return take_block(scores, 0, run.rows, least, found, 0);
-    }
-    int64_t from = 0;
+int64_t scan_buckets(const ScanQuery* queries, const BucketPair* pairs, int64_t n, int64_t ahead, int64_t apart,
+                     int32_t threshold, BucketRow* found) {
+    const int64_t bytes = queries[0].bytes;
 #if defined(LETHEVEC_ISA_AVX512)
-    if (query.wide) {
-        for (; from + PAIR < run.rows; from += 2 * PAIR) count = take_pairs<2>(query, run, from, least, found, count);
-        if (from < run.rows) count = take_pairs<1>(query, run, from, least, found, count);
-        return count;
+    if (apart == PAIR && queries[0].wide) {
+        switch (bytes) {
+#define LETHEVEC_SCAN_BUCKETS(BYTES) \
+    case BYTES: return scan_wide<BYTES>(queries, pairs, n, ahead, threshold, found);
+            LETHEVEC_SCAN_BUCKETS(1)
+            LETHEVEC_SCAN_BUCKETS(2)
+            LETHEVEC_SCAN_BUCKETS(3)
+            LETHEVEC_SCAN_BUCKETS(4)
+            LETHEVEC_SCAN_BUCKETS(5)
+            LETHEVEC_SCAN_BUCKETS(6)
+            LETHEVEC_SCAN_BUCKETS(7)
+            LETHEVEC_SCAN_BUCKETS(8)
+            LETHEVEC_SCAN_BUCKETS(9)
+            LETHEVEC_SCAN_BUCKETS(10)
+            LETHEVEC_SCAN_BUCKETS(11)
+            LETHEVEC_SCAN_BUCKETS(12)
+            LETHEVEC_SCAN_BUCKETS(13)
+            LETHEVEC_SCAN_BUCKETS(14)
+            LETHEVEC_SCAN_BUCKETS(15)
+            LETHEVEC_SCAN_BUCKETS(16)
+#undef LETHEVEC_SCAN_BUCKETS
+        }
     }
 #endif
-    for (; from < run.rows; from += PAIR) {
-        const uint8_t* at = run.signatures + from * query.bytes;
-        for (int64_t line = 0; line < PAIR * query.bytes; line += 64) __builtin_prefetch(run.ahead + from * query.bytes + line);
-        const uint8_t* blocks[2] = {at, at + BLOCK};
-        sum_blocks<2, PAIR>(query, blocks, 0, query.bytes, scores);
-        count = take_block(scores, from, run.rows - from, least, found, count);
-        count = take_block(scores + BLOCK, from + BLOCK, run.rows - from - BLOCK, least, found, count);
-    }
-    return count;
+    if (apart == PAIR)
+        return scan_pairs(pairs, n, ahead, bytes * PAIR, threshold, found,
+                          [&](const BucketPair& pair, uint8_t least, uint8_t* scores) {
+                              const uint8_t* blocks[2] = {pair.signatures, pair.signatures + BLOCK};
+                              sum_blocks<2, PAIR>(queries[pair.table], blocks, 0, bytes, scores);
+                              return reaching(scores, least) | static_cast<uint64_t>(reaching(scores + BLOCK, least)) << BLOCK;
+                          });
+    return scan_pairs(pairs, n, ahead, bytes * BLOCK, threshold, found,
+                      [&](const BucketPair& pair, uint8_t least, uint8_t* scores) {
+                          sum_blocks<1>(queries[pair.table], &pair.signatures, 0, bytes, scores);
+                          return static_cast<uint64_t>(reaching(scores, least));
+                      });
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

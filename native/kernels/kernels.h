@@ -108,20 +108,21 @@ struct MeanQuery {
     float step, share;
 };
 
-// A run of a bucket of the source "tables": signatures as codes above, in pairs of blocks, or a single block where those of a row
-// are BLOCK apart. What lies behind its last row, up to the end of the block or pair, may be anything.
-struct BucketView {
+// Up to PAIR rows of a bucket of the source "tables": signatures as codes above, in a pair of blocks, or up to BLOCK rows in a
+// single block. What lies behind the last row may be anything.
+struct BucketPair {
     const uint8_t* signatures;
-    int64_t rows;
-    int64_t apart;  // the bytes of a row: PAIR, or BLOCK
-    const uint8_t* ahead;  // the signatures of a run that comes later: as many are asked for as are looked at
+    const uint32_t* numbers;  // of its rows
+    uint32_t rows, table;
+    int32_t base;  // the estimate of a row whose signature scores nothing; every point of its score adds two
 };
 
-// What was found in a run: which of its rows, and their scores.
-struct BucketFound {
-    uint32_t* slots;
-    uint8_t* scores;
+// A row of a pair: where its number lies, and its estimate.
+struct BucketRow {
+    const uint32_t* number;
+    int64_t estimate;  // as wide as the pointer: two stores, which are read as they were written
 };
+constexpr int64_t BUCKET_ROOM = 2;  // that may be written behind the last row that is found
 
 // What was found for a query: rows, counted from the first block's, and their differing bits; `count` of them, which the kernel
 // adds to. Has room for all rows that are scanned.
@@ -207,8 +208,11 @@ struct Kernels {
     // The distances of n rows by their tails, wherever these lie, and by what scan_cells found.
     void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n,
                          float* distances);
-    // Rows of a run whose score is at least `least`, in their order; returns how many. Scores are eight-bit sums.
-    int64_t (*scan_bucket)(const ScanQuery& query, const BucketView& bucket, uint8_t least, BucketFound found);
+    // Rows of n pairs whose estimate reaches the threshold, in their order; returns how many. `queries` has one for each table, and
+    // their scores are eight-bit sums. The bytes of a signature are `apart`: PAIR, or BLOCK. While a pair is looked at, the one
+    // that comes so many places later is asked for: it must be somewhere, even behind the last.
+    int64_t (*scan_buckets)(const ScanQuery* queries, const BucketPair* pairs, int64_t n, int64_t ahead, int64_t apart,
+                            int32_t threshold, BucketRow* found);
     // The largest |v| of n numbers; |v| * scale rounded to the nearest of each, which must fit, and their sum; and a bit for each,
     // set where v >= 0, in words of 32.
     float (*greatest_size)(const float* values, int64_t n);
