@@ -1,5 +1,8 @@
 // Memory for the lists of one search: asked for once and given back once, since each of a search's two dozen lists would
 // otherwise take as long to get as a few rows take to look at. Not for what has to be wiped.
+//
+// A thread keeps the first piece for its next search, and makes it as large as its searches have needed, up to a limit: whenever
+// so much comes back the allocator tidies up, which takes longer still.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +14,27 @@ namespace lethevec {
 
 class Arena {
 public:
-    explicit Arena(std::size_t bytes) { enlarge(bytes); }
+    explicit Arena(std::size_t bytes) {
+        Spare& spare = own_spare();
+        if (bytes > MOST_SPARE || spare.taken) {
+            enlarge(bytes);
+            return;
+        }
+        if (bytes < spare.needed) bytes = spare.needed;
+        if (bytes > spare.bytes) {
+            spare.bytes = 0;  // should there be no more memory
+            spare.piece.reset(new char[bytes + LINE]);
+            spare.bytes = bytes;
+        }
+        spare_ = &spare;
+        spare.taken = true;
+        begin(spare.piece.get(), spare.bytes);
+    }
+    ~Arena() {
+        if (!spare_) return;
+        spare_->taken = false;
+        if (taken_ > spare_->needed) spare_->needed = taken_ < MOST_SPARE ? taken_ : MOST_SPARE;
+    }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
@@ -23,22 +46,38 @@ public:
         T* taken = reinterpret_cast<T*>(at_);
         at_ += bytes;
         left_ -= bytes;
+        taken_ += bytes;
         return taken;
     }
 
 private:
-    static constexpr std::size_t LINE = 64, SMALL = 1 << 14;
+    static constexpr std::size_t LINE = 64, SMALL = 1 << 14, MOST_SPARE = 1 << 19;
+
+    // What a thread keeps: one piece, which one arena has at a time.
+    struct Spare {
+        std::unique_ptr<char[]> piece;
+        std::size_t bytes = 0, needed = 0;
+        bool taken = false;
+    };
+    static Spare& own_spare() {
+        static thread_local Spare spare;
+        return spare;
+    }
 
     void enlarge(std::size_t bytes) {
         pieces_.emplace_back(new char[bytes + LINE]);
-        void* begin = pieces_.back().get();
+        begin(pieces_.back().get(), bytes);
+    }
+    // A piece has a line more than these bytes.
+    void begin(void* piece, std::size_t bytes) {
         left_ = bytes + LINE;
-        at_ = static_cast<char*>(std::align(LINE, bytes, begin, left_));
+        at_ = static_cast<char*>(std::align(LINE, bytes, piece, left_));
     }
 
+    Spare* spare_ = nullptr;
     std::vector<std::unique_ptr<char[]>> pieces_;
     char* at_ = nullptr;
-    std::size_t left_ = 0;
+    std::size_t left_ = 0, taken_ = 0;
 };
 
 // A list in an arena. What it grows out of stays until the arena goes.
@@ -64,6 +103,12 @@ public:
     void resize(std::size_t n) {
         reserve(n);
         size_ = n;
+    }
+    // So many more, not filled.
+    T* extend(std::size_t n) {
+        if (size_ + n > room_) reserve(2 * room_ + n);
+        size_ += n;
+        return data_ + size_ - n;
     }
     void push_back(const T& item) {
         if (size_ == room_) {
