@@ -170,11 +170,11 @@ template <int BYTES, class Visit>
 LETHEVEC_INLINE void each_pair(const ScanQuery& q, const CellPair* pairs, int64_t n, const uint32_t* masks, Visit visit) {
     const int64_t bytes = BYTES > 0 ? BYTES : q.bytes;
     for (int64_t i = 0; i < n; ++i) {
-        // Pairs are scattered: one that comes later is asked for while this one is looked at. Two loops, for the compiler unrolls
-        // no more than sixteen.
+        // Pairs are scattered: one that comes later is asked for while this one is looked at. Into the second cache, as more can be
+        // on their way there; and in two loops, as the compiler unrolls no more than sixteen.
         const uint8_t* later = pairs[i + CELL_AHEAD].at;
-        for (int64_t g = 0; g < bytes; ++g) __builtin_prefetch(later + g * PAIR);
-        for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(later + (bytes + g) * PAIR);
+        for (int64_t g = 0; g < bytes; ++g) __builtin_prefetch(later + g * PAIR, 0, 2);
+        for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(later + (bytes + g) * PAIR, 0, 2);
         visit_scores<BYTES>(q, pairs[i].at,
                             [&](const auto& scores) __attribute__((always_inline)) { visit(pairs[i], scores, masks); });
         if (masks) masks += (pairs[i].rows + BLOCK - 1) / BLOCK;

@@ -132,7 +132,7 @@ struct HammingFound {
 };
 
 constexpr int64_t HAMMING_QUERIES = 4;  // that one pass over codes serves
-constexpr int64_t CELL_AHEAD = 4;  // pairs after the last that are asked for too, so they must be somewhere
+constexpr int64_t CELL_AHEAD = 10;  // pairs after the last that are asked for too, so they must be somewhere
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
