@@ -12,17 +12,36 @@ constexpr int64_t FEW = 256;  // up to here comparing all with all is faster tha
 
 }  // namespace
 
-CellOrder::CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely, Arena& arena)
-    : keys_(keys), cells_(cells), centres_(centres), arena_(arena), order_(arena) {
-    make(likely);
+CellOrder::CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t probed, int64_t first, Arena& arena)
+    : keys_(keys),
+      cells_(cells),
+      centres_(centres),
+      probed_(std::min(probed, size())),
+      first_(first),
+      wanted_(std::min(std::max(probed_, first), size())),
+      arena_(arena),
+      order_(arena) {
+    choose();
+    // Those after the first need no order, but which ones they are must be certain: it is not where there are too many.
+    if (count() == probed_ && first_ < probed_) sort_first();
+    else sort(count());
 }
 
-void CellOrder::make(int64_t likely) {
+// Where those in their order did not do: all that were chosen, or more.
+void CellOrder::extend() {
+    if (sorted_ == count()) {
+        wanted_ = std::min(4 * wanted_, size());
+        choose();
+    }
+    sort(count());
+}
+
+void CellOrder::choose() {
     const int64_t n = cells_.count();
     uint32_t* chosen = arena_.take<uint32_t>(static_cast<size_t>(n));
     int64_t count = 0;
-    if (likely < size()) {
-        count = active().choose_cells(keys_, cells_.sizes(), n, likely, chosen);
+    if (wanted_ < size()) {
+        count = active().choose_cells(keys_, cells_.sizes(), n, wanted_, chosen);
     } else {
         for (int64_t c = 0; c < n; ++c) {
             chosen[static_cast<size_t>(count)] = static_cast<uint32_t>(c);
@@ -30,36 +49,55 @@ void CellOrder::make(int64_t likely) {
         }
     }
     order_.resize(static_cast<size_t>(count));
-    if (count <= FEW) {
-        uint64_t numbers[FEW];
-        for (int64_t i = 0; i < count; ++i) numbers[i] = number_of(chosen[static_cast<size_t>(i)]);
-        active().sort_numbers(numbers, count, order_.data());
-    } else {
-        for (int64_t i = 0; i < count; ++i) order_[static_cast<size_t>(i)] = number_of(chosen[static_cast<size_t>(i)]);
-        std::sort(order_.data(), order_.data() + count);
+    for (int64_t i = 0; i < count; ++i) order_[static_cast<size_t>(i)] = number_of(keys_[chosen[i]], chosen[i]);
+}
+
+// The best `first`, and those with the same key as the last of them, come to the front.
+void CellOrder::sort_first() {
+    const auto n = static_cast<size_t>(count());
+    float* keys = arena_.take<float>(n);
+    for (size_t i = 0; i < n; ++i) keys[i] = keys_[static_cast<uint32_t>(order_[i])];
+    const uint64_t last = number_of(active().largest(keys, count(), first_), UINT32_MAX);
+    // Without a branch: which ones they are cannot be predicted.
+    uint64_t* others = arena_.take<uint64_t>(n);
+    size_t front = 0, behind = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const uint64_t number = order_[i];
+        order_[front] = others[behind] = number;
+        front += number <= last;
+        behind += number > last;
     }
-    sort_ties();
+    std::copy_n(others, behind, order_.data() + front);
+    sort(static_cast<int64_t>(front));
 }
 
-// The key so that larger ones come first as whole numbers, then the cell.
-uint64_t CellOrder::number_of(uint32_t c) const {
-    uint32_t bits;
-    const float key = keys_[c] + 0.0f;  // the two zeros are one
-    __builtin_memcpy(&bits, &key, sizeof bits);
-    bits = bits >> 31 ? bits : ~bits & 0x7fffffffu;
-    return static_cast<uint64_t>(bits) << 32 | c;
-}
-
-void CellOrder::sort_ties() {
+// The first n, which are the best n.
+void CellOrder::sort(int64_t n) {
+    uint64_t *begin = order_.data(), *end = begin + n;
+    if (n <= FEW) {
+        uint64_t numbers[FEW];
+        std::copy(begin, end, numbers);
+        active().sort_numbers(numbers, n, begin);
+    } else {
+        std::sort(begin, end);
+    }
     const auto by_id = [&](uint64_t a, uint64_t b) {
         return centres_.id(static_cast<uint32_t>(a)) < centres_.id(static_cast<uint32_t>(b));
     };
-    for (size_t from = 0; from + 1 < order_.size();) {
-        size_t to = from + 1;
-        while (to < order_.size() && order_[to] >> 32 == order_[from] >> 32) ++to;
-        if (to - from > 1) std::sort(order_.data() + from, order_.data() + to, by_id);
-        from = to;
+    for (uint64_t *from = begin, *to = begin; from < end; from = to) {
+        while (to < end && *to >> 32 == *from >> 32) ++to;
+        if (to - from > 1) std::sort(from, to, by_id);
     }
+    sorted_ = n;
+}
+
+// The key so that larger ones come first as whole numbers, then the cell.
+uint64_t CellOrder::number_of(float key, uint32_t c) const {
+    uint32_t bits;
+    key += 0.0f;  // the two zeros are one
+    __builtin_memcpy(&bits, &key, sizeof bits);
+    bits = bits >> 31 ? bits : ~bits & 0x7fffffffu;
+    return static_cast<uint64_t>(bits) << 32 | c;
 }
 
 }  // namespace lethevec

@@ -12,24 +12,33 @@ namespace lethevec {
 
 class CellOrder {
 public:
-    // `keys` has one for each cell; about `likely` of the cells will be asked for.
-    CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t likely, Arena& arena);
+    // `keys` has one for each cell. The best `probed` will be asked for, and about `first` of all will be in their order.
+    CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t probed, int64_t first, Arena& arena);
     int64_t size() const { return cells_.filled(); }
+    // The i-th best.
     uint32_t at(int64_t i) {
-        if (i >= static_cast<int64_t>(order_.size())) make(size());
+        while (i >= sorted_) extend();
         return static_cast<uint32_t>(order_[static_cast<size_t>(i)]);
     }
+    // One of the best `probed`, of which i is the number of one: from the first that was not asked for in its order, in any.
+    uint32_t any(int64_t i) { return i < count() ? static_cast<uint32_t>(order_[static_cast<size_t>(i)]) : at(i); }
 
 private:
-    void make(int64_t likely);
-    uint64_t number_of(uint32_t c) const;
-    void sort_ties();
+    int64_t count() const { return static_cast<int64_t>(order_.size()); }
+    void extend();
+    void choose();
+    void sort_first();
+    void sort(int64_t n);
+    uint64_t number_of(float key, uint32_t c) const;
 
     const float* keys_;
     const Cells& cells_;
     const Centres& centres_;
+    const int64_t probed_, first_;
+    int64_t wanted_;
     Arena& arena_;
-    ArenaList<uint64_t> order_;  // the key turned round, then the cell
+    ArenaList<uint64_t> order_;  // of the best cells: the key turned round, then the cell
+    int64_t sorted_ = 0;         // how many of them are where they belong
 };
 
 }  // namespace lethevec

@@ -29,9 +29,10 @@ struct Isa {
 // The compiler's run-time check also asks the operating system whether it saves the wide registers.
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_avx512() {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vnni");
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq") &&
+           __builtin_cpu_supports("avx512vnni");
 }
 #endif
 
@@ -88,6 +89,7 @@ std::vector<std::string> cpu_features() {
     LETHEVEC_FEATURE("avx512dq")
     LETHEVEC_FEATURE("avx512vl")
     LETHEVEC_FEATURE("avx512vbmi")
+    LETHEVEC_FEATURE("avx512vbmi2")
     LETHEVEC_FEATURE("avx512vpopcntdq")
     LETHEVEC_FEATURE("avx512vnni")
 #undef LETHEVEC_FEATURE

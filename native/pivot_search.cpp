@@ -21,7 +21,7 @@ namespace {
 constexpr double PI = 3.14159265358979323846;
 constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
 constexpr float ROUNDING = 0.02f;
-constexpr size_t ARENA = 60000;  // bytes that most searches do with, beside a few for each cell
+constexpr size_t ARENA = 60000;  // bytes that many searches do with, beside a few for each cell
 
 // Into the second cache: more can be on their way there than to the first.
 void ask_for(const void* from, int64_t bytes) {
@@ -31,11 +31,13 @@ void ask_for(const void* from, int64_t bytes) {
 // Rows that a kernel has kept; see CellFound.
 class Kept {
 public:
-    explicit Kept(Arena& arena) : places_(arena), groups_(arena), scores_(arena) {}
+    Kept(const Cells& cells, Arena& arena) : cells_(cells), places_(arena), groups_(arena), scores_(arena), rests_(arena) {}
     size_t size() const { return size_; }
     uint32_t place(size_t i) const { return places_[i]; }
     uint32_t group(size_t i) const { return groups_[i]; }
     uint16_t score(size_t i) const { return scores_[i]; }
+    uint32_t row(size_t i) const { return rests_[i][-1]; }
+    const uint32_t* const* tails() const { return rests_.data(); }
     CellFound all() { return from(0); }
     // Where a kernel may write `most` more.
     CellFound room(size_t most) {
@@ -47,13 +49,23 @@ public:
         }
         return from(size_);
     }
-    void add(int64_t n) { size_ += static_cast<size_t>(n); }
+    // It has written so many: what else there is of them is asked for.
+    void add(int64_t n) {
+        const uint32_t** to = rests_.extend(static_cast<size_t>(n));
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t* rest = cells_.rest_at(places_[size_++]);
+            to[i] = rest + 1;
+            ask_for(rest, 1);
+        }
+    }
 
 private:
     CellFound from(size_t at) { return {places_.data() + at, groups_.data() + at, scores_.data() + at}; }
+    const Cells& cells_;
     size_t size_ = 0;
     ArenaList<uint32_t> places_, groups_;
     ArenaList<uint16_t> scores_;
+    ArenaList<const uint32_t*> rests_;  // after the row's number
 };
 
 }  // namespace
@@ -76,7 +88,7 @@ public:
 
     SourceWork run(int64_t wanted, std::vector<uint32_t>& found) {
         prepare();
-        CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, arena_);
+        CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, likely_first(), arena_);
         find_path(order);
         find_limit(wanted);
         set_limits();
@@ -111,6 +123,9 @@ private:
         tails_.words = pivots_.shape_.words();
     }
 
+    // About how many cells it takes to see the first rows, and some more: where they do not do, more have to be put in order.
+    int64_t likely_first() const { return 4 + 3 * plan_.first * cells_.filled() / (2 * rows_.size()); }
+
     float base_of(uint32_t c) const {
         const float* origin = pivots_.origins_.row(c);
         return ip_ ? -kernels_.dot(query_, origin, d_) : kernels_.squared_distance(query_, origin, d_);
@@ -121,14 +136,19 @@ private:
         constexpr int64_t AHEAD = 8;
         const int64_t sure = std::min(plan_.probed, order.size());
         bases_.reserve(static_cast<size_t>(sure));
-        pairs_.reserve(static_cast<size_t>(4 * sure + CELL_AHEAD));
+        // As if cells were of one size, and some more.
+        const int64_t usual = rows_.size() / (cells_.filled() * PAIR) + 2;
+        pairs_.reserve(static_cast<size_t>(usual * sure + CELL_AHEAD));
         // A list is two steps away: its head, then where that points to.
         for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
         for (int64_t g = 0; g < order.size() && (g < plan_.probed || first_rows_ < plan_.first); ++g) {
             ask_for_cell(order, g, sure, AHEAD);
-            append(order.at(g), static_cast<uint32_t>(g));
-            bases_.push_back(base_of(order.at(g)));
-            if (first_rows_ >= plan_.first) continue;
+            // Only the first cells are told from the others.
+            const bool first = first_rows_ < plan_.first;
+            const uint32_t c = first ? order.at(g) : order.any(g);
+            append(c, static_cast<uint32_t>(g));
+            bases_.push_back(base_of(c));
+            if (!first) continue;
             first_pairs_ = pairs_.size();
             first_rows_ = seen_;
         }
@@ -136,22 +156,24 @@ private:
     }
 
     void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
-        if (g + 2 * ahead < sure) cells_.ask_for_head(order.at(g + 2 * ahead));
+        if (g + 2 * ahead < sure) cells_.ask_for_head(order.any(g + 2 * ahead));
         if (g + ahead < 0 || g + ahead >= sure) return;
-        const uint32_t c = order.at(g + ahead);
+        const uint32_t c = order.any(g + ahead);
         __builtin_prefetch(cells_.list(c));
         ask_for(pivots_.origins_.row(c), 4 * d_);
     }
 
     void append(uint32_t c, uint32_t group) {
+        const int shift = cells_.shape().run_shift;  // dividing would take longer than all the rest
         const int64_t of_run = cells_.shape().run(), stride = cells_.pair_stride();
         const uint32_t* list = cells_.list(c);
         const int64_t size = cells_.size(c);
+        CellPair* to = pairs_.extend(static_cast<size_t>((size + PAIR - 1) / PAIR));
         for (int64_t from = 0; from < size; from += PAIR) {
-            const uint32_t run = list[from / of_run];
-            const int64_t inside = from % of_run;
-            pairs_.push_back({cells_.scanned(run) + inside / PAIR * stride, static_cast<uint32_t>(run * of_run + inside), group,
-                              static_cast<uint32_t>(std::min(size - from, PAIR))});
+            const uint32_t run = list[from >> shift];
+            const int64_t inside = from & (of_run - 1);
+            *to++ = {cells_.scanned(run) + inside / PAIR * stride, (run << shift) + static_cast<uint32_t>(inside), group,
+                     static_cast<uint32_t>(std::min(size - from, PAIR))};
         }
         seen_ += masks_.empty() ? size : mask(c);
     }
@@ -181,7 +203,6 @@ private:
                                                path_masks(), best_.all(), near);
         const float threshold = kernels_.largest(near, n, std::min(plan_.reference, n));
         best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
-        for (size_t i = 0; i < best_.size(); ++i) ask_for(cells_.rest_at(best_.place(i)), 1);
         lifts_.resize(bases_.size());
         std::fill_n(lifts_.data(), lifts_.size(), 0.0f);
         refine(best_);
@@ -196,7 +217,7 @@ private:
             const CellLimit& limit = limits_[best_.group(i)];
             const auto [size, offset] = cells_.first_numbers(best_.place(i));
             const float key = size * ((static_cast<float>(best_.score(i)) * scan_.gain + limit.shift) - offset);
-            if (!(key >= limit.least)) found.push_back(rests_[i][-1]);
+            if (!(key >= limit.least)) found.push_back(best_.row(i));
         }
     }
 
@@ -204,20 +225,26 @@ private:
     int64_t judge(std::vector<uint32_t>& found) {
         constexpr size_t TOGETHER = 16;
         const size_t count = pairs_.size() - CELL_AHEAD;
-        Kept kept(arena_);
+        Kept kept(cells_, arena_);
         const uint32_t* masks = path_masks();
         for (size_t at = 0; at < count; at += TOGETHER) {
-            const size_t some = std::min(TOGETHER, count - at), before = kept.size();
+            const size_t some = std::min(TOGETHER, count - at);
             kept.add(kernels_.scan_cells(scan_, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(), masks,
                                          kept.room(some * static_cast<size_t>(PAIR))));
-            for (size_t i = before; i < kept.size(); ++i) ask_for(cells_.rest_at(kept.place(i)), 1);
             if (masks)
                 for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
         }
         refine(kept);
+        // First without a branch: which ones are near enough cannot be predicted.
+        uint32_t* near = arena_.take<uint32_t>(kept.size());
+        size_t n = 0;
         for (size_t i = 0; i < kept.size(); ++i) {
-            if (distances_[i] > limit_) continue;
-            const uint32_t row = rests_[i][-1];
+            near[n] = static_cast<uint32_t>(i);
+            n += !(distances_[i] > limit_);
+        }
+        found.reserve(found.size() + n);
+        for (size_t i = 0; i < n; ++i) {
+            const uint32_t row = kept.row(near[i]);
             found.push_back(row);
             ask_for(rows_.vector(row), 4 * d_);
         }
@@ -242,12 +269,10 @@ private:
     // The distances of these by all planes.
     void refine(Kept& kept) {
         const size_t n = kept.size();
-        rests_.resize(n);
         distances_.resize(n);
-        for (size_t i = 0; i < n; ++i) rests_[i] = cells_.rest_at(kept.place(i)) + 1;
         tails_.bases = bases_.data();
         tails_.lifts = lifts_.data();
-        kernels_.refine_cells(tails_, rests_.data(), kept.all(), static_cast<int64_t>(n), distances_.data());
+        kernels_.refine_cells(tails_, kept.tails(), kept.all(), static_cast<int64_t>(n), distances_.data());
     }
 
     const Pivots& pivots_;
@@ -266,15 +291,14 @@ private:
     float middle_ = 0.0f;
     CellTails tails_{};
     float limit_ = 0.0f;
-    Kept best_{arena_};  // of the first cells
+    Kept best_{cells_, arena_};  // of the first cells
     ArenaList<CellPair> pairs_{arena_};
     size_t first_pairs_ = 0;            // those of the first cells,
     int64_t first_rows_ = 0;            // and their rows that may be found
     std::vector<uint32_t> path_masks_;  // of their blocks
     ArenaList<float> bases_{arena_}, lifts_{arena_};  // of every group
     ArenaList<CellLimit> limits_{arena_};
-    ArenaList<const uint32_t*> rests_{arena_};  // of what was refined last
-    ArenaList<float> distances_{arena_};
+    ArenaList<float> distances_{arena_};  // of what was refined last
     int64_t seen_ = 0;
 };
 

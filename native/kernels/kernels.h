@@ -76,7 +76,7 @@ struct CellLimit {
     float shift, least;
 };
 
-// Rows that were kept, in their order. There is room for all rows that are looked at.
+// Rows that were kept, in their order. There is room for all rows of all pairs that are looked at, each as if it were full.
 struct CellFound {
     uint32_t *places, *groups;
     uint16_t* scores;
@@ -133,7 +133,7 @@ struct HammingFound {
 };
 
 constexpr int64_t HAMMING_QUERIES = 4;  // that one pass over codes serves
-constexpr int64_t CELL_AHEAD = 4;  // pairs after the last that are asked for too, so they must be somewhere
+constexpr int64_t CELL_AHEAD = 10;  // pairs after the last that are asked for too, so they must be somewhere
 constexpr int64_t PANEL = 16;  // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
@@ -200,7 +200,7 @@ struct Kernels {
     int64_t (*scan_cells)(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
                           const uint32_t* masks, CellFound found);
     // All rows of these pairs that may be found, and how near they are: their key less `least` of their group. Returns how many.
-    // There is room for all rows of all pairs, the last one's as if it were full.
+    // There is as much room there.
     int64_t (*score_cells)(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
                            const uint32_t* masks, CellFound found, float* near);
     // Keeps those of n rows that are at least so near; returns how many.

@@ -97,29 +97,16 @@ LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at) {
     return _mm512_add_epi8(sum, _mm512_permutexvar_epi8(left, _mm512_loadu_si512(tables)));
 }
 
-// The same where the number of bytes is known at run time; it hardly ever changes.
-LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at, int64_t bytes) {
-    switch (bytes) {
-#define LETHEVEC_PAIR_SCORES(BYTES) \
-    case BYTES: return pair_scores<BYTES>(tables, at);
-        LETHEVEC_PAIR_SCORES(1)
-        LETHEVEC_PAIR_SCORES(2)
-        LETHEVEC_PAIR_SCORES(3)
-        LETHEVEC_PAIR_SCORES(4)
-        LETHEVEC_PAIR_SCORES(5)
-        LETHEVEC_PAIR_SCORES(6)
-        LETHEVEC_PAIR_SCORES(7)
-        LETHEVEC_PAIR_SCORES(8)
-        LETHEVEC_PAIR_SCORES(9)
-        LETHEVEC_PAIR_SCORES(10)
-        LETHEVEC_PAIR_SCORES(11)
-        LETHEVEC_PAIR_SCORES(12)
-        LETHEVEC_PAIR_SCORES(13)
-        LETHEVEC_PAIR_SCORES(14)
-        LETHEVEC_PAIR_SCORES(15)
-#undef LETHEVEC_PAIR_SCORES
-    }
-    return pair_scores<CHUNK_BYTES>(tables, at);
+// Calls `use` with a number of bytes, at most a chunk, as a constant. It hardly ever changes.
+template <int BYTES>
+struct Bytes {
+    static constexpr int count = BYTES;
+};
+template <int BYTES = 1, class Use>
+LETHEVEC_INLINE int64_t with_bytes(int64_t bytes, Use use) {
+    if constexpr (BYTES < CHUNK_BYTES)
+        if (bytes != BYTES) return with_bytes<BYTES + 1>(bytes, use);
+    return use(Bytes<BYTES>{});
 }
 
 #endif
