@@ -98,6 +98,12 @@ public:
         reserve(n);
         size_ = n;
     }
+    // So many more, not filled.
+    T* extend(std::size_t n) {
+        if (size_ + n > room_) reserve(2 * room_ + n);
+        size_ += n;
+        return data_ + size_ - n;
+    }
     void push_back(const T& item) {
         if (size_ == room_) {
             const T kept = item;  // it may be one of the list
