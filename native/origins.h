@@ -17,7 +17,7 @@ struct HashedId {
 
 class Origins {
 public:
-    static constexpr int64_t MEMBERS = 12;  // that count, at most
+    static constexpr int64_t MEMBERS = 8;  // that count, at most
     static constexpr HashedId ALL = {UINT64_MAX, INT64_MAX};
 
     // `values` floats are kept for each origin beside its coordinates.

@@ -16,7 +16,7 @@ namespace lethevec {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr uint32_t AHEAD = 4;  // rows whose vectors are asked for before their turn comes: they lie scattered
+constexpr uint32_t AHEAD = 8;  // rows whose vectors are asked for before their turn comes: they lie scattered
 
 }  // namespace
 

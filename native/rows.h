@@ -93,9 +93,10 @@ public:
     float norm(uint32_t row) const { return chunk_of(row).norms[place(row)]; }
     void set_norm(uint32_t row, float norm);
     float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
+    // Into the second cache: more can be on their way there than to the first.
     void ask_for_vector(uint32_t row) const {
         const auto* at = reinterpret_cast<const char*>(vector(row));
-        for (int64_t byte = 0; byte < 4 * layout_.dim; byte += 64) __builtin_prefetch(at + byte);
+        for (int64_t byte = 0; byte < 4 * layout_.dim; byte += 64) __builtin_prefetch(at + byte, 0, 2);
     }
     uint32_t* tail(uint32_t row) const {
         const auto at = static_cast<uint64_t>(place(row)), group = (at * tail_reciprocal_) >> 32;

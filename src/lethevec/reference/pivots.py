@@ -8,7 +8,7 @@ function of the settings and the records:
     pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size
     centre    refine=0: z of the pivot. refine=1: the mean of the pivot and of the records of a keyed sample that are
               nearest to it (one step of Lloyd's)
-    origin    the mean of the members of a cell whose ids have the smallest hashes, 12 at most. It lies nearly where the
+    origin    the mean of the members of a cell whose ids have the smallest hashes, 8 at most. It lies nearly where the
               mean of all members does, so that residuals are short; but few changes move it, after which the members
               have to be coded anew
     mean      of all members of a cell, kept as sums of whole numbers, which add and subtract exactly in any order
@@ -51,7 +51,7 @@ SAMPLE = 0x73616D706C650000
 SAMPLE_RATE = 16
 #: Members of a cell whose mean is its origin, at most. Of n members as many as this move the origin when they come or
 #: go, and then n codes are made anew: so a change makes about as many codes anew as this, however large the cell.
-ORIGIN_MEMBERS = 12
+ORIGIN_MEMBERS = 8
 #: A norm in [2^(E-1), 2^E) is divided into units of 2^(E-FRACTION), and a coordinate has at most LARGEST of them.
 FRACTION = 24
 LARGEST = 2.0**31
