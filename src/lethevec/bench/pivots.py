@@ -93,7 +93,7 @@ def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
         count = arguments.changes if refine == 0 else max(1, arguments.changes // 8)
         chosen = np.random.default_rng(1).choice(len(data.train), count, replace=False)
         forgets, adds = _timed(index, data, chosen.tolist())
-        settings = dict(index.config.source_params)
+        settings: dict[str, Any] = dict(index.config.source_params)
         key = reference.pivot_key(bytes.fromhex(settings["key"]))
         others = forgets[~reference.is_pivot(chosen.astype(np.int64), key, settings["cell_size"])]
         label = "refined" if refine else "pivots"
