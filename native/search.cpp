@@ -12,6 +12,7 @@
 #include "hamming_search.h"
 #include "index.h"
 #include "parallel.h"
+#include "wipe.h"
 
 namespace lethevec {
 
@@ -20,6 +21,7 @@ namespace {
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 constexpr int64_t QUERIES_TOGETHER = 256;  // that share a pass over the codes under Hamming ranking
 
+// And leaves none of them: the list stays with the thread, and one of the records may be forgotten meanwhile.
 void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distances) {
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
     std::partial_sort(hits.begin(), hits.begin() + found, hits.end());
@@ -27,6 +29,8 @@ void write_hits(std::vector<Hit>& hits, int64_t k, int64_t* ids, float* distance
         ids[i] = i < found ? hits[static_cast<size_t>(i)].second : -1;
         distances[i] = i < found ? hits[static_cast<size_t>(i)].first : FARTHEST;
     }
+    wipe(hits.data(), hits.size() * sizeof(Hit));
+    hits.clear();
 }
 
 }  // namespace
