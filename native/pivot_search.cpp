@@ -21,7 +21,7 @@ namespace {
 constexpr double PI = 3.14159265358979323846;
 constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
 constexpr float ROUNDING = 0.02f;
-constexpr size_t ARENA = 60000;  // bytes that many searches do with, beside a few for each cell
+constexpr size_t ARENA = 100000;  // bytes that many searches do with, beside a few for each cell
 
 // Into the second cache: more can be on their way there than to the first.
 void ask_for(const void* from, int64_t bytes) {
@@ -39,10 +39,11 @@ public:
     uint32_t row(size_t i) const { return rests_[i][-1]; }
     const uint32_t* const* tails() const { return rests_.data(); }
     CellFound all() { return from(0); }
+    CellFound from(size_t at) { return {places_.data() + at, groups_.data() + at, scores_.data() + at}; }
     // Where a kernel may write `most` more.
     CellFound room(size_t most) {
         if (size_ + most > places_.size()) {
-            const size_t larger = std::max<size_t>(2 * (size_ + most), 2048);
+            const size_t larger = std::max<size_t>(2 * (size_ + most), 4096);
             places_.resize(larger);
             groups_.resize(larger);
             scores_.resize(larger);
@@ -60,7 +61,6 @@ public:
     }
 
 private:
-    CellFound from(size_t at) { return {places_.data() + at, groups_.data() + at, scores_.data() + at}; }
     const Cells& cells_;
     size_t size_ = 0;
     ArenaList<uint32_t> places_, groups_;
@@ -205,7 +205,7 @@ private:
         best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
         lifts_.resize(bases_.size());
         std::fill_n(lifts_.data(), lifts_.size(), 0.0f);
-        refine(best_);
+        refine(best_, best_.size());
         for (size_t i = 0; i < best_.size(); ++i) near[i] = -distances_[i];
         limit_ = -kernels_.largest(near, static_cast<int64_t>(best_.size()), wanted);
     }
@@ -221,20 +221,25 @@ private:
         }
     }
 
-    // All rows of the path, by one plane and then by all.
+    // All rows of the path, by one plane and then by all. The rest of a row's code is asked for when its first plane has passed,
+    // and read when the pairs after it have been scanned: later still, those would have driven it out of the cache again.
     int64_t judge(std::vector<uint32_t>& found) {
         constexpr size_t TOGETHER = 16;
         const size_t count = pairs_.size() - CELL_AHEAD;
         Kept kept(cells_, arena_);
         const uint32_t* masks = path_masks();
+        distances_.resize(0);
+        size_t asked = 0;  // before the pairs that were scanned last
         for (size_t at = 0; at < count; at += TOGETHER) {
-            const size_t some = std::min(TOGETHER, count - at);
+            const size_t some = std::min(TOGETHER, count - at), before = kept.size();
             kept.add(kernels_.scan_cells(scan_, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(), masks,
                                          kept.room(some * static_cast<size_t>(PAIR))));
+            refine(kept, asked);
+            asked = before;
             if (masks)
                 for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
         }
-        refine(kept);
+        refine(kept, kept.size());
         // First without a branch: which ones are near enough cannot be predicted.
         uint32_t* near = arena_.take<uint32_t>(kept.size());
         size_t n = 0;
@@ -266,13 +271,14 @@ private:
         }
     }
 
-    // The distances of these by all planes.
-    void refine(Kept& kept) {
-        const size_t n = kept.size();
-        distances_.resize(n);
+    // The distances by all planes of those up to `to` that have none yet.
+    void refine(Kept& kept, size_t to) {
+        const size_t from = distances_.size();
+        if (to <= from) return;
+        float* distances = distances_.extend(to - from);
         tails_.bases = bases_.data();
         tails_.lifts = lifts_.data();
-        kernels_.refine_cells(tails_, kept.tails(), kept.all(), static_cast<int64_t>(n), distances_.data());
+        kernels_.refine_cells(tails_, kept.tails() + from, kept.from(from), static_cast<int64_t>(to - from), distances);
     }
 
     const Pivots& pivots_;
