@@ -76,6 +76,7 @@ public:
     std::vector<int64_t> ids() const;
     // Vectors of ids, (n, dim); throws IdRefused.
     void get(const int64_t* ids, int64_t n, float* out) const;
+    // Zeros for codes where the source has codes of its own.
     void export_codes(const int64_t* ids, int64_t n, uint8_t* codes, float* norms, float* factors) const;
     // Adds to lanes (1024, modulo 2^16) the expansion of every record; see digest.h.
     int64_t digest_lanes(int64_t threads, uint16_t* lanes) const;

@@ -91,6 +91,7 @@ void Index::read_code(uint32_t row, uint8_t* code) const {
     }
     const int64_t first = first_bits();
     std::memset(code, 0, static_cast<size_t>(encoder_->code_bytes()));
+    if (!keeps_codes()) return;
     for (int64_t g = 0; g < layout.scan_bytes; ++g) code[g] = *rows_.scan_byte(row, g);
     const uint32_t* tail = rows_.tail(row) + 1;
     for (int64_t j = first; j < encoder_->bits; ++j)

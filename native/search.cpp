@@ -117,7 +117,10 @@ public:
         } else if (hamming) {
             compare_found();
         } else {
-            scan(LOWEST);
+            if (index_.source_)
+                take_unscored();
+            else
+                scan(LOWEST);
             estimate_found();
         }
         for (size_t i = 0; i < found_.size(); ++i)
@@ -152,15 +155,20 @@ private:
         const double rank = std::ceil(std::max(wanted, effort * (3.0 * wanted + 10.0)));
         constexpr double FAR_BEYOND = 4.0;  // see the spec's tables.py
         if (keep && (ends_.empty() || rank > FAR_BEYOND * static_cast<double>(ends_[0]))) return;
-        scores_.assign(found_.size(), 0);
-        norms_.clear();
-        if (query_.kind != KEY_SCORE)
-            for (uint32_t row : found_) norms_.push_back(rows_.norm(row));
+        take_unscored();
         if (index_.settings_.hamming)
             compare_found();
         else
             estimate_found();
         if (keep) pass_filter(ends_[0], std::min(static_cast<size_t>(rank), ends_[0]));
+    }
+
+    // What was found has no score of a first stage: there is none where a source gives candidates.
+    void take_unscored() {
+        scores_.assign(found_.size(), 0);
+        norms_.clear();
+        if (query_.kind != KEY_SCORE)
+            for (uint32_t row : found_) norms_.push_back(rows_.norm(row));
     }
 
     // The differing bits of what was found.

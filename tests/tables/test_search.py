@@ -101,10 +101,11 @@ def test_filters(problem):
     assert (np.sort(some.ids, axis=1) == [-1, 1000, 1001]).all()
 
 
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("mode", MODES)
-def test_radius_search_looks_at_everything(problem, mode):
+def test_radius_search_looks_at_everything(problem, isa, metric, mode):
     x, queries = problem
-    index = built(x, **MODES[mode])
+    index = built(x, metric=metric, **MODES[mode])
     all_of_them = index.search(queries[:4], 3000, effort=1e18)
     for row, (ids, distances) in enumerate(index.search_radius(queries[:4], float(all_of_them.distances[0, 20]))):
         within = all_of_them.distances[row] <= all_of_them.distances[0, 20]
