@@ -7,6 +7,8 @@
 
 NB_MODULE(_core, module) {
     using namespace lethevec;
+    // A search is one object for the whole process, and where the interpreter ends in a hurry it is still there: nothing to tell users.
+    nanobind::set_leak_warnings(false);
     module.doc() = "The native core of lethevec. Private: its functions trust their callers' values.";
     module.def("built_isas", &built_isas, "Instruction sets in this build, narrowest first.");
     module.def("supported_isas", &supported_isas, "Those of them that this machine can run.");

@@ -89,11 +89,12 @@ void bind_tables(nb::module_& module) {
 
     module.def(
         "probing",
-        [](Array<const float, 2> values, Array<float, 1> scores, Array<uint32_t, 1> tables, Array<uint32_t, 1> keys) {
+        [](Array<const float, 2> values, double likely, Array<float, 1> scores, Array<uint32_t, 1> tables,
+           Array<uint32_t, 1> keys) {
             expect(rows(values) >= 1 && rows(values) <= Probing::MAX_TABLES, "values: wrong number of tables");
             expect(columns(values) >= 1 && columns(values) <= Probing::MAX_BITS, "values: wrong number of bits");
             expect(rows(scores) == rows(tables) && rows(tables) == rows(keys), "scores, tables, keys: different lengths");
-            Probing probing(values.data(), columns(values), rows(values), columns(values), static_cast<double>(rows(keys)));
+            Probing probing(values.data(), columns(values), rows(values), columns(values), likely);
             int64_t count = 0;
             for (Probe probe; count < rows(keys) && probing.next(probe); ++count) {
                 scores.data()[count] = probe.score;
@@ -102,8 +103,8 @@ void bind_tables(nb::module_& module) {
             }
             return count;
         },
-        "values"_a.noconvert(), "scores"_a.noconvert(), "tables"_a.noconvert(), "keys"_a.noconvert(),
-        "The first buckets of a query's sequence; returns how many there were. For tests.");
+        "values"_a.noconvert(), "likely"_a, "scores"_a.noconvert(), "tables"_a.noconvert(), "keys"_a.noconvert(),
+        "The first buckets of a query's sequence, of which about `likely` are asked for; returns how many there were. For tests.");
 }
 
 }  // namespace lethevec

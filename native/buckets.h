@@ -29,7 +29,7 @@ public:
     static constexpr int64_t MAX_KEY_BITS = 20;
 
     // How many rows a run has, when buckets have so many on average: as many as can be without most of it being empty.
-    static constexpr int64_t MAX_RUN = 256;
+    static constexpr int64_t MAX_RUN = 1024;
     static int64_t run_for(int64_t rows) {
         int64_t run = BLOCK;
         while (run < MAX_RUN && 2 * run <= rows) run *= 2;
@@ -72,9 +72,8 @@ public:
     struct View {
         const uint8_t* signatures;
         const uint32_t* rows;
-        Run next;
     };
-    View view(Run b) const { return {signatures_of(b), rows_of(b), next(b)}; }
+    View view(Run b) const { return {signatures_of(b), rows_of(b)}; }
     // Where the next row of a bucket will lie.
     void prefetch_end(uint32_t key) const {
         const Head& head = heads_[key];

@@ -45,7 +45,7 @@ protected:
         if (plan.survivors >= eligible_) {
             scan(LOWEST);
         } else {
-            const std::vector<float> sampled = sample();
+            const std::vector<float> sampled = sample(plan.survivors);
             for (double slack = 1.0;; slack *= 4.0) {
                 const float threshold = likely_threshold(sampled, plan.survivors, slack);
                 scan(threshold);
@@ -85,7 +85,7 @@ protected:
     std::vector<float>& norms_ = memory_->norms;
 
 private:
-    static constexpr int64_t SAMPLE_BLOCKS = 128;
+    static constexpr int64_t SAMPLED = 12, MOST_SAMPLED = 128;  // rows, blocks
     static constexpr int64_t RUN_ROWS = 1 << 14;
 
     // For what one call of the kernel finds: only a search that scans needs it, and it is large.
@@ -159,10 +159,11 @@ private:
         return static_cast<float>(score);
     }
 
-    // The keys of the rows of a few pairs of blocks.
-    std::vector<float> sample() const {
+    // The keys of the rows of a few pairs of blocks: as many as about SAMPLED of those wanted are likely to be among.
+    std::vector<float> sample(int64_t want) const {
         const int64_t per_chunk = rows_.chunk_rows() / BLOCK, blocks = (rows_.size() + BLOCK - 1) / BLOCK;
-        const int64_t step = 2 * std::max<int64_t>(1, blocks / SAMPLE_BLOCKS);
+        const int64_t some = std::min(MOST_SAMPLED, SAMPLED * eligible_ / want / BLOCK + 1);
+        const int64_t step = 2 * std::max<int64_t>(1, blocks / some);
         std::vector<const uint8_t*> codes;
         std::vector<const float*> norms;
         std::vector<uint32_t> masks;

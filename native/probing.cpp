@@ -4,7 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <numeric>
 #include <tuple>
+
+#include "wipe.h"
 
 namespace lethevec {
 
@@ -14,14 +18,21 @@ constexpr int TABLE_SHIFT = 24;
 constexpr int SCORE_SHIFT = 32;
 constexpr uint32_t FLIPS = (uint32_t{1} << TABLE_SHIFT) - 1;
 
-// All buckets are put in order where there are at most so many, and at most so many for each that is likely to be asked for.
-constexpr int64_t MOST_IN_ORDER = 1 << 15;
-constexpr double IN_ORDER_PER_LIKELY = 4.0;
+// Buckets are put in order where so many are likely to be asked for: this part of them, and then so many times as many whenever they
+// are not enough. But not if that would be far more than will be asked for, as where most scores are the same.
+constexpr double WORTH_ORDER = 24.0, AT_FIRST = 0.75, MORE = 1.5, FAR_MORE = 4.0;
 
 uint64_t pack(float score, uint32_t table, uint32_t flips) {
     uint32_t word = 0;
     std::memcpy(&word, &score, sizeof word);
     return static_cast<uint64_t>(word) << SCORE_SHIFT | static_cast<uint64_t>(table) << TABLE_SHIFT | flips;
+}
+
+float score_in(uint64_t node) {
+    const auto word = static_cast<uint32_t>(node >> SCORE_SHIFT);
+    float score = 0.0f;
+    std::memcpy(&score, &word, sizeof score);
+    return score;
 }
 
 }  // namespace
@@ -32,8 +43,6 @@ Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bi
       flip_(static_cast<size_t>(tables * bits)),
       home_(static_cast<size_t>(tables)) {
     std::vector<uint64_t> order(static_cast<size_t>(bits));
-    const bool in_order = tables << bits <= MOST_IN_ORDER && static_cast<double>(tables << bits) <= IN_ORDER_PER_LIKELY * likely;
-    if (!in_order) heap_.reserve(1024);
     for (int64_t t = 0; t < tables; ++t) {
         uint32_t home = 0;
         for (int64_t i = 0; i < bits; ++i) {
@@ -49,46 +58,155 @@ Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bi
             flip_[static_cast<size_t>(t * bits + r)] = uint32_t{1} << (entry & FLIPS);
         }
         home_[static_cast<size_t>(t)] = home;
-        if (!in_order) heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
     }
-    if (in_order) order_all(tables);
+    if (likely >= WORTH_ORDER) {
+        wanted_ = AT_FIRST * likely;
+        count_buckets();
+        in_order_ = up_to_[level_of(wanted_)] <= FAR_MORE * likely;
+    }
+    if (in_order_) {
+        fill_keys();
+        return;
+    }
+    heap_.reserve(1024);
+    for (int64_t t = 0; t < tables; ++t) heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
 }
 
-void Probing::order_all(int64_t tables) {
-    const int64_t each = int64_t{1} << bits_, all = tables << bits_;
-    std::vector<float> scores(static_cast<size_t>(all));
+// What is left of the query.
+Probing::~Probing() {
+    const auto clear = [](auto& list) { wipe(list.data(), list.size() * sizeof(list[0])); };
+    clear(sizes_);
+    clear(flip_);
+    clear(home_);
+    clear(heap_);
+    clear(keys_);
+    clear(scores_);
+    clear(nodes_);
+}
+
+// About how many buckets have scores up to each level: sizes are rounded to whole levels, and sets of them are counted rank by rank. It
+// says how far to look at once, and nothing depends on it but time.
+void Probing::count_buckets() {
     float largest = 0.0f;
-    for (int64_t t = 0; t < tables; ++t) {
-        float* own = scores.data() + t * each;
-        own[0] = 0.0f;
-        // A set of flips is one without its last rank and then that: the order in which scores are summed.
+    for (size_t t = 0; t < home_.size(); ++t) {
+        const float* sizes = sizes_.data() + t * static_cast<size_t>(bits_);
+        largest = std::max(largest, std::accumulate(sizes, sizes + bits_, 0.0f));
+    }
+    level_ = largest / static_cast<float>(LEVELS);
+    up_to_.assign(LEVELS, 0.0);
+    for (size_t t = 0; t < home_.size(); ++t) {
+        float counts[LEVELS] = {1.0f}, before[LEVELS];
         for (int64_t r = 0; r < bits_; ++r) {
-            const float size = sizes_[static_cast<size_t>(t * bits_ + r)];
-            for (int64_t flips = 0; flips < int64_t{1} << r; ++flips) own[(int64_t{1} << r) + flips] = own[flips] + size;
+            const float at = sizes_[t * static_cast<size_t>(bits_) + static_cast<size_t>(r)] / level_ + 0.5f;
+            const int64_t by = at < static_cast<float>(LEVELS) ? static_cast<int64_t>(at) : 0;  // 0 too where it is no number
+            std::copy_n(counts, LEVELS, before);
+            for (int64_t i = by; i < LEVELS; ++i) counts[i] += before[i - by];
         }
-        largest = std::max(largest, own[each - 1]);
+        for (size_t i = 0; i < LEVELS; ++i) up_to_[i] += static_cast<double>(counts[i]);
     }
-    // About as many bins as buckets. Rounding is monotone, so a lower bin has lower scores, whatever the scale is; if it is none
-    // that can be used, as where scores are all zero, or infinite, the bins are few and sorting does the work.
-    float scale = static_cast<float>(all) / largest;
+    for (size_t i = 1; i < LEVELS; ++i) up_to_[i] += up_to_[i - 1];
+}
+
+// The level up to which there are about so many buckets.
+std::size_t Probing::level_of(double buckets) const {
+    const auto at = static_cast<size_t>(std::lower_bound(up_to_.begin(), up_to_.end(), buckets) - up_to_.begin());
+    return std::min<size_t>(at, LEVELS - 1);
+}
+
+void Probing::fill_keys() {
+    half_ = (bits_ + 1) / 2;
+    keys_.resize(2 * home_.size() << half_);
+    for (size_t t = 0; t < home_.size(); ++t) {
+        const uint32_t* flip = flip_.data() + t * static_cast<size_t>(bits_);
+        uint32_t* keys = keys_.data() + (2 * t << half_);
+        const auto fill = [](uint32_t first, const uint32_t* flips, int64_t ranks, uint32_t* to) {
+            to[0] = first;
+            for (int64_t r = 0; r < ranks; ++r)
+                for (int64_t set = 0; set < int64_t{1} << r; ++set) to[(int64_t{1} << r) + set] = to[set] ^ flips[r];
+        };
+        fill(home_[t], flip, half_, keys);
+        fill(0, flip + half_, bits_ - half_, keys + (size_t{1} << half_));
+    }
+}
+
+// All buckets whose scores are within the bounds, into scores_ and sets_.
+void Probing::list_buckets(float above, float most) {
+    size_t first = 0;
+    for (size_t t = 0; t < home_.size(); ++t) {
+        const float* sizes = sizes_.data() + t * static_cast<size_t>(bits_);
+        size_t count = first + 1;
+        scores_.resize(std::max(scores_.size(), count));
+        sets_.resize(scores_.size());
+        scores_[first] = 0.0f;
+        sets_[first] = static_cast<uint32_t>(t) << TABLE_SHIFT;
+        // A set is one without its last rank and then that: the order in which scores are summed. Sums never fall, so what is beyond
+        // the bound leads to nothing within it, and sizes rise, so a rank that adds nothing is followed by none that does.
+        for (int64_t r = 0; r < bits_; ++r) {
+            const size_t before = count;
+            if (scores_.size() < first + 2 * (before - first)) {
+                scores_.resize(2 * (first + 2 * (before - first)));
+                sets_.resize(scores_.size());
+            }
+            float* scores = scores_.data();
+            uint32_t* sets = sets_.data();
+            for (size_t i = first; i < before; ++i) {  // without a branch: which stay cannot be predicted
+                const float score = scores[i] + sizes[r];
+                scores[count] = score;
+                sets[count] = sets[i] | uint32_t{1} << r;
+                count += score <= most;
+            }
+            if (count == before) break;
+        }
+        size_t kept = first;
+        if (above < 0.0f)
+            kept = count;
+        else
+            for (size_t i = first; i < count; ++i) {
+                scores_[kept] = scores_[i];
+                sets_[kept] = sets_[i];
+                kept += scores_[i] > above;
+            }
+        first = kept;
+    }
+    scores_.resize(first);
+    sets_.resize(first);
+}
+
+// Puts the next buckets in order. False where there are none.
+bool Probing::order_more() {
+    constexpr float ALL = std::numeric_limits<float>::infinity();
+    const float above = most_;
+    do {
+        if (most_ == ALL) return false;
+        const size_t level = level_of(wanted_);
+        most_ = level + 1 < LEVELS ? std::max(most_, static_cast<float>(level + 1) * level_) : ALL;
+        wanted_ *= MORE;
+        list_buckets(above, most_);
+    } while (scores_.empty());
+    // As many bins as buckets. Rounding is monotone, so a lower bin has lower scores, whatever the scale is; if it is none that can be
+    // used, as where scores are all the same, or infinite, the bins are few and sorting does the work.
+    const size_t count = scores_.size();
+    const float lowest = std::max(above, 0.0f), largest = *std::max_element(scores_.begin(), scores_.end());
+    float scale = static_cast<float>(count) / (largest - lowest);
     if (!std::isfinite(scale)) scale = 0.0f;
-    const auto last = static_cast<int32_t>(all - 1);
-    std::vector<int32_t> bins(scores.size());
-    for (size_t i = 0; i < scores.size(); ++i) {
-        const float at = scores[i] * scale;
-        bins[i] = at < static_cast<float>(last) ? static_cast<int32_t>(at) : last;
+    const auto last = static_cast<int32_t>(count - 1);
+    bins_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+        const float at = (scores_[i] - lowest) * scale;
+        bins_[i] = at < static_cast<float>(last) ? static_cast<int32_t>(at) : last;
     }
-    ends_.assign(scores.size() + 1, 0);
-    for (const int32_t bin : bins) ++ends_[static_cast<size_t>(bin) + 1];
+    ends_.assign(count + 1, 0);
+    for (const int32_t bin : bins_) ++ends_[static_cast<size_t>(bin) + 1];
     for (size_t bin = 1; bin < ends_.size(); ++bin) ends_[bin] += ends_[bin - 1];
-    nodes_.resize(scores.size());
-    for (size_t i = 0; i < scores.size(); ++i)
-        nodes_[ends_[static_cast<size_t>(bins[i])]++] =
-            pack(scores[i], static_cast<uint32_t>(i >> bits_), static_cast<uint32_t>(i) & static_cast<uint32_t>(each - 1));
+    nodes_.resize(count);
+    for (size_t i = 0; i < count; ++i)
+        nodes_[ends_[static_cast<size_t>(bins_[i])]++] = pack(scores_[i], sets_[i] >> TABLE_SHIFT, sets_[i] & FLIPS);
+    at_ = sorted_ = bin_ = 0;
+    return true;
 }
 
 bool Probing::next_in_order(Probe& probe) {
-    if (at_ == nodes_.size()) return false;
+    if (at_ == nodes_.size() && !order_more()) return false;
     if (at_ == sorted_) {
         while (ends_[bin_] == at_) ++bin_;
         sorted_ = ends_[bin_];
@@ -99,18 +217,10 @@ bool Probing::next_in_order(Probe& probe) {
             std::sort(from, to);
     }
     const Node node = nodes_[at_++];
-    const auto word = static_cast<uint32_t>(node >> SCORE_SHIFT);
     probe.table = static_cast<uint32_t>(node >> TABLE_SHIFT) & 0xFFu;
     probe.key = key_of(probe.table, static_cast<uint32_t>(node) & FLIPS);
-    std::memcpy(&probe.score, &word, sizeof word);
+    probe.score = score_in(node);
     return true;
-}
-
-uint32_t Probing::key_of(uint32_t table, uint32_t flips) const {
-    const uint32_t* flip = flip_.data() + table * bits_;
-    uint32_t key = home_[table];
-    for (; flips; flips &= flips - 1) key ^= flip[__builtin_ctz(flips)];
-    return key;
 }
 
 Probing::Node Probing::child(uint32_t table, float prefix, uint32_t flips, int64_t last) const {
@@ -118,15 +228,14 @@ Probing::Node Probing::child(uint32_t table, float prefix, uint32_t flips, int64
     return pack(prefix + size, table, flips | uint32_t{1} << last);
 }
 
-bool Probing::next(Probe& probe) {
-    if (!nodes_.empty()) return next_in_order(probe);
+bool Probing::next(Probe& probe) { return in_order_ ? next_in_order(probe) : next_of_heap(probe); }
+
+bool Probing::next_of_heap(Probe& probe) {
     if (heap_.empty()) return false;
     const Node first = heap_.front();
-    const auto word = static_cast<uint32_t>(first >> SCORE_SHIFT);
     const auto table = static_cast<uint32_t>(first >> TABLE_SHIFT) & 0xFFu;
     const auto flips = static_cast<uint32_t>(first) & FLIPS;
-    float score = 0.0f;
-    std::memcpy(&score, &word, sizeof score);
+    const float score = score_in(first);
 
     // The key, and the score of the set without its last rank, in the order of the ranks.
     const float* sizes = sizes_.data() + table * bits_;

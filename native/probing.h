@@ -20,8 +20,11 @@ public:
     static constexpr int64_t MAX_BITS = 24;
 
     // `values` has `bits` values for each table, those of table t from t * stride on. About `likely` buckets will be asked for:
-    // where that is a good part of all of them, all are put in bins at once, which takes less time than a heap.
+    // where they are many, about as many are put in order at once, which takes less time than a heap.
     Probing(const float* values, int64_t stride, int64_t tables, int64_t bits, double likely);
+    ~Probing();
+    Probing(const Probing&) = delete;
+    Probing& operator=(const Probing&) = delete;
     // False when every bucket has been given.
     bool next(Probe& probe);
 
@@ -32,9 +35,17 @@ private:
     Node child(uint32_t table, float prefix, uint32_t flips, int64_t last) const;
     void replace_first(Node node);
     void push(Node node);
-    void order_all(int64_t tables);
+    bool next_of_heap(Probe& probe);
+    void count_buckets();
+    std::size_t level_of(double buckets) const;
+    bool order_more();
+    void list_buckets(float above, float most);
     bool next_in_order(Probe& probe);
-    uint32_t key_of(uint32_t table, uint32_t flips) const;
+    void fill_keys();
+    uint32_t key_of(uint32_t table, uint32_t flips) const {
+        const uint32_t* keys = keys_.data() + (std::size_t{2} * table << half_);
+        return keys[flips & ((1u << half_) - 1)] ^ keys[(std::size_t{1} << half_) + (flips >> half_)];
+    }
 
     int64_t bits_;
     std::vector<float> sizes_;      // (tables, bits), ascending
@@ -42,9 +53,20 @@ private:
     std::vector<uint32_t> home_;
     std::vector<Node> heap_;
 
-    // All buckets, in bins of rising scores. A bin is sorted when its turn comes.
+    // Where buckets are put in order: so far those whose scores are at most `most_`, the last of them in bins of rising scores. A bin
+    // is sorted when its turn comes.
+    static constexpr int64_t LEVELS = 128;
+    bool in_order_ = false;
+    double wanted_ = 0.0;            // how many there should be in order
+    std::vector<double> up_to_;      // about how many buckets there are up to each level of the score
+    float level_ = 0.0f, most_ = -1.0f;
+    int64_t half_ = 0;               // of a key's bits
+    std::vector<uint32_t> keys_;     // (tables, 2, 2^half): what sets of flips of either half make of a key; the lower has the home
+    std::vector<float> scores_;
+    std::vector<uint32_t> sets_;     // table and flips
+    std::vector<int32_t> bins_;
     std::vector<Node> nodes_;
-    std::vector<uint32_t> ends_;  // of bins
+    std::vector<uint32_t> ends_;     // of bins
     std::size_t at_ = 0, sorted_ = 0, bin_ = 0;
 };
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "dispatch.h"
+#include "lookup_tables.h"
 #include "wiped.h"
 
 namespace lethevec {
@@ -13,14 +13,6 @@ namespace {
 
 constexpr int64_t CHUNK_BITS = CHUNK_BYTES * 8;
 constexpr double PI = 3.14159265358979323846;
-
-// One number for each pattern of four bits, and which patterns have a bit set.
-typedef uint8_t Sixteen __attribute__((vector_size(16)));
-constexpr uint8_t O = 0, I = 255;
-constexpr Sixteen WITH_BIT[4] = {{O, I, O, I, O, I, O, I, O, I, O, I, O, I, O, I},
-                                 {O, O, I, I, O, O, I, I, O, O, I, I, O, O, I, I},
-                                 {O, O, O, O, I, I, I, I, O, O, O, O, I, I, I, I},
-                                 {O, O, O, O, O, O, O, O, I, I, I, I, I, I, I, I}};
 
 // Whole weights for the first-stage bits: the largest scale at which no chunk's weights add up to more than 255, nor all of
 // them to more than sixteen bits hold. Returns it.
@@ -116,18 +108,8 @@ double first_tables(const float* values, int64_t bits, std::vector<uint8_t>& tab
     const int32_t* weights = whole.at(0);
     const double scale = first_weights(values, bits, whole.at(0));
     const int64_t bytes = (bits + 7) / 8;
-    tables.assign(static_cast<size_t>(bytes * 32), 0);
-    for (int64_t group = 0; group < 2 * bytes; ++group) {
-        uint8_t* table = tables.data() + group * 16;
-        const int64_t first = group * 4, count = std::max<int64_t>(0, std::min<int64_t>(4, bits - first));
-        Sixteen total{};
-        for (int64_t b = 0; b < count; ++b) {
-            const auto w = static_cast<uint8_t>(weights[first + b]);
-            const Sixteen all = Sixteen{} + w, set = all & WITH_BIT[b];
-            total += values[first + b] >= 0.0f ? set : all ^ set;
-        }
-        std::memcpy(table, &total, sizeof total);
-    }
+    tables.resize(static_cast<size_t>(bytes * 32));
+    fill_lookup_tables(values, weights, bits, tables.data());
     half = 0;
     for (int64_t j = 0; j < bits; ++j) half += weights[j];
     return scale;

@@ -53,7 +53,7 @@ SearchPlan Index::plan(int64_t records, int64_t k, double effort) const {
 // One thread's search of the rows, with its working memory.
 class Searcher : FirstStage {
 public:
-    // `masks` may be empty where all rows may be found, unless Hamming ranking or a source looks at it.
+    // `masks` may be empty where all rows may be found, unless a scan of Hamming codes or a search within a radius looks at it.
     Searcher(const Index& index, const std::vector<uint32_t>& masks, int64_t eligible)
         : FirstStage(index.rows_, masks, eligible), index_(index) {}
 
@@ -152,7 +152,7 @@ private:
         const bool keep = index_.settings_.keep_vectors;
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
-        const double rank = std::ceil(std::max(wanted, effort * (3.0 * wanted + 10.0)));
+        const double rank = std::ceil(std::max(wanted, effort * (1.6 * wanted + 8.0)));
         constexpr double FAR_BEYOND = 4.0;  // see the spec's tables.py
         if (keep && (ends_.empty() || rank > FAR_BEYOND * static_cast<double>(ends_[0]))) return;
         take_unscored();
@@ -346,7 +346,7 @@ SearchWork Index::search(const float* queries, int64_t n, int64_t k, double effo
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint32_t> masks;
     // Masks that let everything pass are made only for those who look at them.
-    const bool all = allowed == nullptr && (source_ ? source_->ranks() : !settings_.hamming);
+    const bool all = allowed == nullptr && (source_ || !settings_.hamming);
     const int64_t eligible = all ? rows_.size() : fill_masks(rows_, allowed, allowed_n, masks);
     std::mutex adding;
     SearchWork total;

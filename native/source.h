@@ -32,7 +32,7 @@ public:
     // Rows to look at for a query, each once, at least `wanted` where there are as many; more effort only adds rows. The first of
     // them, up to ends[0], are a set of at least `wanted` that effort does not change, by which the others can be judged; there
     // are no ends where everything is given, or the source ranks. `masks` has the rows that may be found, a bit each, and
-    // `allowed` counts them; a source that ranks is given no masks at all where every row may be found.
+    // `allowed` counts them; it is empty where every row may be found.
     virtual SourceWork candidates(const Rows& rows, const float* query, int64_t wanted, double effort,
                                   const std::vector<uint32_t>& masks, int64_t allowed, std::vector<uint32_t>& found,
                                   std::vector<size_t>& ends) const = 0;

@@ -47,28 +47,31 @@ class Threshold {
 public:
     // Numbers from -largest to largest.
     Threshold(int32_t largest, double rank)
-        : lowest_(-largest), rank_(rank), counts_(static_cast<std::size_t>(2 * largest + 1), 0), at_(0) {}
+        : lowest_(-largest), rank_(rank), counts_(static_cast<std::size_t>(2 * (2 * largest + 1)), 0) {}
     int32_t value() const { return lowest_ + static_cast<int32_t>(at_); }
-    // Only for numbers that reach the value.
-    void count(int32_t number) {
-        ++counts_[static_cast<std::size_t>(number - lowest_)];
+    // Only for numbers that reach the value. `turn` is another for the next number: equal ones often come one after the other, and
+    // would wait for each other.
+    void count(int32_t number, std::size_t turn) {
+        ++counts_[2 * static_cast<std::size_t>(number - lowest_) + turn % 2];
         reached_ += 1.0;
     }
     // The rank-th largest of the numbers counted, where that reaches the value; the value otherwise.
     int32_t largest(double rank) const {
-        std::size_t at = counts_.size() - 1;
-        for (double left = rank; at > at_ && left > counts_[at]; --at) left -= counts_[at];
+        std::size_t at = counts_.size() / 2 - 1;
+        for (double left = rank; at > at_ && left > counted(at); --at) left -= counted(at);
         return lowest_ + static_cast<int32_t>(at);
     }
     void rise() {
-        while (reached_ - counts_[at_] >= rank_) reached_ -= counts_[at_++];
+        while (reached_ - counted(at_) >= rank_) reached_ -= counted(at_++);
     }
 
 private:
+    double counted(std::size_t at) const { return static_cast<double>(counts_[2 * at] + counts_[2 * at + 1]); }
+
     int32_t lowest_;
     double rank_, reached_ = 0.0;  // how many numbers reach the value
     std::vector<uint32_t> counts_;
-    std::size_t at_;
+    std::size_t at_ = 0;
 };
 
 }  // namespace lethevec

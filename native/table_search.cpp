@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
+#include "bucket_path.h"
 #include "dispatch.h"
-#include "probing.h"
-#include "table_query.h"
+#include "known_rows.h"
 #include "tables.h"
 #include "wiped.h"
 
@@ -15,19 +15,14 @@ namespace lethevec {
 namespace {
 
 // See the spec for these.
-constexpr double REFERENCE = 0.125, BUCKETS_PER_PROBE = 2.0;
-constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 8.0;
+constexpr double REFERENCE = 0.2, BUCKETS_PER_PROBE = 2.0;
+constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 10.0;
 
-// Heads of so many buckets are asked for at once, and signatures of so many pairs before their turn comes. So many pairs
-// are scanned together: fewer while the threshold still rises.
-constexpr int64_t HEADS = 16;
 constexpr int NEAR = 2;  // how near to ask for memory: into the second cache; see kernels/buckets.cpp
-constexpr size_t AHEAD = 16, TOGETHER = 64, WHILE_RISING = 16;
+// So many rows are scanned together: fewer while the threshold still rises.
+constexpr int64_t TOGETHER = 4096, WHILE_RISING = 1024;
 
-// What ends a search, or its first part: whichever comes first.
-struct Limit {
-    double buckets, rows;
-};
+using Limit = BucketPath::Limit;
 
 struct Plan {
     Limit reference;    // of the reference set, or more if these hold fewer rows than are wanted
@@ -36,9 +31,36 @@ struct Plan {
     double fixed, rank; // places among the estimates of the reference set: of what is in it, and of what passes
 };
 
+// Room for what the kernel finds, which nobody has to fill.
+class FoundRoom {
+public:
+    // For so many after the first `count`, which stay.
+    BucketRows for_more(size_t count, size_t more) {
+        more += static_cast<size_t>(BUCKET_ROOM);
+        if (count + more > room_) {
+            const size_t larger = 2 * (count + more);
+            std::unique_ptr<uint32_t[]> places(new uint32_t[larger]);
+            std::unique_ptr<int32_t[]> estimates(new int32_t[larger]);
+            std::copy_n(places_.get(), count, places.get());
+            std::copy_n(estimates_.get(), count, estimates.get());
+            places_ = std::move(places);
+            estimates_ = std::move(estimates);
+            room_ = larger;
+        }
+        return {places_.get() + count, estimates_.get() + count};
+    }
+    uint32_t place(size_t i) const { return places_[i]; }
+    int32_t estimate(size_t i) const { return estimates_[i]; }
+
+private:
+    std::unique_ptr<uint32_t[]> places_;
+    std::unique_ptr<int32_t[]> estimates_;
+    size_t room_ = 0;
+};
+
 }  // namespace
 
-// One query's way through the buckets.
+// One query's search of the buckets.
 class Tables::Looking {
 public:
     Looking(const Tables& tables, const Rows& rows, const float* query, const Plan& plan, const std::vector<uint32_t>& masks,
@@ -47,188 +69,155 @@ public:
           rows_(rows),
           plan_(plan),
           values_(tables.tables() * tables.settings_.frame->d()),
-          probing_(tables.values(query, values_.at(0)), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
-                   plan.all.buckets / BUCKETS_PER_PROBE),
-          query_(values_.at(0), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
+          query_(tables.values(query, values_.at(0)), tables.settings_.frame->d(), tables.tables(), tables.settings_.key_bits,
                  tables.signature_bits()),
+          path_(tables.tables_, query_, values_.at(0), tables.settings_.frame->d(), tables.settings_.key_bits,
+                plan.all.buckets / BUCKETS_PER_PROBE),
           threshold_(TableQuery::MOST, plan.rank),
+          run_(tables.tables_[0].run()),
+          run_shift_(__builtin_ctzll(static_cast<uint64_t>(run_))),
           filtered_(filtered),
           masks_(masks),
-          found_(found) {
-        if (tables.tables() > 1) left_ = masks;
-        coming_.resize(4 * TOGETHER);
+          found_(found),
+          known_(tables.tables() > 1 ? rows.size() : 0, found) {
         found_.reserve(4096);  // more than will be found, as a rule
+        runs_.reserve(256);
     }
 
     // Returns how many of those found are of the reference set; they come first.
     size_t look() {
-        rising_ = true;
-        look_into(plan_.reference);
-        while (seen_ < plan_.wanted && look_into({buckets_ + 1.0, INFINITY}) > 0) {}
-        const int32_t fixed = threshold_.largest(plan_.fixed);
-        take([&](int64_t estimate) { return estimate >= fixed; });
+        look_at_first(plan_.reference);
+        while (seen_ < plan_.wanted && look_at_first({static_cast<double>(path_.buckets()) + 1.0, INFINITY})) {}
+        const int32_t fixed = threshold_.largest(plan_.fixed), least = threshold_.value();
+        take([&](int32_t estimate) { return estimate >= fixed; });
         const size_t reference = found_.size();
-        const int32_t least = threshold_.value();
-        take([&](int64_t estimate) { return estimate >= least && estimate < fixed; });
-        passed_.count = 0;
-        rising_ = false;
-        look_into(plan_.all);
-        find_passed();
+        take([&](int32_t estimate) { return estimate >= least && estimate < fixed; });
+        runs_.clear();
+        look_at_others();
         return reference;
     }
 
-    int64_t looked() const { return looked_; }
+    int64_t looked() const { return path_.rows(); }
 
 private:
-    // Rows that reached the threshold when their turn came, and room for more, which nobody has to fill.
-    struct Passed {
-        std::unique_ptr<BucketRow[]> rows;
-        size_t count = 0, room = 0;
-
-        BucketRow* room_for(size_t more) {
-            if (count + more > room) {
-                std::unique_ptr<BucketRow[]> larger(new BucketRow[room = 2 * (count + more)]);
-                std::copy_n(rows.get(), count, larger.get());
-                rows = std::move(larger);
-            }
-            return rows.get() + count;
-        }
-    };
-
-    // Waiting for memory is most of the work: what comes next is asked for before what is there is scanned. Returns how many
-    // buckets it looked into.
-    int64_t look_into(const Limit& limit) {
-        const double before = buckets_;
-        const size_t together = rising_ ? WHILE_RISING : TOGETHER;
-        comes_ = 0;
-        for (bool more = true, first = true; more; first = false) {
-            while (more && comes_ < together + AHEAD) more = plan_next(limit);
-            if (!more) {  // no rows, but somewhere
-                make_room(AHEAD);
-                std::fill_n(coming_.data() + comes_, AHEAD, comes_ > 0 ? coming_[comes_ - 1] : BucketPair{});
-                comes_ += AHEAD;
-            }
-            if (first)
-                for (size_t i = 0; i < AHEAD; ++i) ask_for(coming_[i]);
-            const size_t now = comes_ - AHEAD;
-            for (size_t from = 0; from < now; from += together) scan(from, std::min(together, now - from));
-            std::copy_n(coming_.data() + now, AHEAD, coming_.data());
-            comes_ = AHEAD;
-        }
-        return static_cast<int64_t>(buckets_ - before);
-    }
-
-    void make_room(size_t pairs) {
-        if (comes_ + pairs > coming_.size()) coming_.resize(2 * (comes_ + pairs));
-    }
-
-    // Adds the pairs of the next bucket, if there is one within the limit.
-    bool plan_next(const Limit& limit) {
-        if (!(buckets_ < limit.buckets && static_cast<double>(looked_) < limit.rows)) return false;
-        if (head_at_ == heads_ && !find_heads()) return false;
-        const Probe& probe = probes_[head_at_++];
-        const Buckets& table = tables_.tables_[probe.table];
-        const Buckets::Head head = table.head(probe.key);
-        buckets_ += 1.0;
-        if (head.rows == 0) return true;
-        looked_ += head.rows;
-        const int32_t base = query_.least(probe);
-        const int64_t apart = table.apart(), run = table.run(), bytes = table.signature_bytes();
-        int64_t rows = table.rows_in_first(head);
-        for (Buckets::Run b = head.first; b != Buckets::NONE; rows = run) {
-            make_room(static_cast<size_t>(run / BLOCK));
-            const Buckets::View view = table.view(b);
-            b = view.next;
-            if (rising_) seen_ += static_cast<double>(filtered_ ? count_allowed(view.rows, rows) : rows);
-            // As many as a full run has are written, whether there are rows in them or not: how many cannot be predicted.
-            for (int64_t from = 0; from < run; from += apart) {
-                BucketPair& pair = coming_[comes_];  // filled in where it lies: a copy would wait for its parts
-                pair.signatures = view.signatures + from * bytes;
-                pair.numbers = view.rows + from;
-                pair.rows = static_cast<uint32_t>(std::min(rows - from, apart));
-                pair.table = probe.table;
-                pair.base = base;
-                comes_ += from < rows;
-            }
-        }
-        return true;
-    }
-
-    // What says where runs lie is asked for early.
-    bool find_heads() {
-        head_at_ = heads_ = 0;
-        for (; heads_ < HEADS && probing_.next(probes_[heads_]); ++heads_)
-            tables_.tables_[probes_[heads_].table].prefetch_head(probes_[heads_].key);
-        for (int64_t i = 0; i < heads_; ++i) {
-            const Buckets& table = tables_.tables_[probes_[i].table];
-            const Buckets::Head& head = table.head(probes_[i].key);
-            if (head.rows > table.run()) table.prefetch_next(head.first);
-        }
-        return heads_ > 0;
-    }
-
-    void ask_for(const BucketPair& pair) const {
-        const Buckets& table = tables_.tables_[pair.table];
-        for (int64_t byte = 0; byte < table.apart() * table.signature_bytes(); byte += 64)
-            __builtin_prefetch(pair.signatures + byte, 0, NEAR);
-    }
-
-    // Some of the coming pairs. While the reference set is looked at, the threshold rises.
-    void scan(size_t from, size_t pairs) {
-        BucketRow* to = passed_.room_for(pairs * static_cast<size_t>(PAIR) + static_cast<size_t>(BUCKET_ROOM));
-        const int64_t reached =
-            active().scan_buckets(query_.signatures(), coming_.data() + from, static_cast<int64_t>(pairs),
-                                  static_cast<int64_t>(AHEAD), tables_.tables_[0].apart(), threshold_.value(), to);
-        const size_t before = passed_.count;
-        BucketRow* end = to + reached;
-        if (filtered_) end = std::remove_if(to, end, [&](const BucketRow& row) { return !has(masks_, *row.number); });
-        passed_.count += static_cast<size_t>(end - to);
-        if (rising_) {
-            for (; to != end; ++to) threshold_.count(static_cast<int32_t>(to->estimate));
+    // The first buckets. The threshold rises as they are looked at, so not all that reach it now will do so in the end; they wait,
+    // and so do the runs that they lie in. Returns whether there was a bucket.
+    bool look_at_first(const Limit& limit) {
+        const int64_t before = path_.buckets();
+        each_part(limit, WHILE_RISING, [&](size_t from, size_t to) {
+            const size_t first = waiting_;
+            waiting_ += scan(from, to, first);
+            if (filtered_) waiting_ = keep_allowed(first);
+            for (size_t i = first; i < waiting_; ++i) threshold_.count(room_.estimate(i), i);
             threshold_.rise();
-            return;
+            for (size_t r = from; r < to; ++r)
+                seen_ += static_cast<double>(filtered_ ? count_allowed(runs_[r]) : int64_t{runs_[r].rows});
+        });
+        return path_.buckets() > before;
+    }
+
+    // All others. The threshold is known, and what reaches it is found.
+    void look_at_others() {
+        std::vector<const uint32_t*> numbers, earlier;
+        each_part(plan_.all, TOGETHER, [&](size_t from, size_t to) {
+            // Numbers are on their way while those of earlier rows, and then their codes, are asked for.
+            const size_t reached = scan(from, to, 0);
+            numbers.resize(reached);
+            for (size_t i = 0; i < reached; ++i) {
+                numbers[i] = number(room_.place(i));
+                __builtin_prefetch(numbers[i], 0, NEAR);
+            }
+            find(earlier.data(), earlier.size());
+            earlier.swap(numbers);
+        });
+        find(earlier.data(), earlier.size());
+    }
+
+    // Calls look(from, to) for runs from `from` on, up to `to`, about as many rows together as it says, until the limit is reached. The
+    // last run that is known is not looked at before it is known what comes after it: this is asked for meanwhile.
+    template <class Look>
+    void each_part(const Limit& limit, int64_t together, Look look) {
+        size_t from = runs_.size();
+        for (bool more = true; more;) {
+            for (const int64_t before = path_.rows(); more && path_.rows() < before + together;) more = path_.next(limit, runs_);
+            if (from == runs_.size()) return;
+            if (!more) runs_.push_back(runs_.back());  // somewhere
+            while (from + 1 < runs_.size()) {
+                size_t to = from;
+                for (int64_t rows = 0; to + 1 < runs_.size() && rows < together; ++to) rows += runs_[to].rows;
+                look(from, to);
+                from = to;
+            }
         }
-        // Numbers are on their way while those of earlier rows, and then their codes, are asked for.
-        for (; to != end; ++to) __builtin_prefetch(to->number, 0, NEAR);
-        const size_t after = std::exchange(passed_.count, before);
-        find_passed();
-        std::copy_n(passed_.rows.get() + before, after - before, passed_.rows.get());
-        passed_.count = after - before;
+        runs_.pop_back();
     }
 
-    // All that passed are found.
-    void find_passed() {
-        for (size_t i = 0; i < passed_.count; ++i) find(*passed_.rows[i].number);
-        passed_.count = 0;
+    // Rows that reach the threshold, after the first `count` of those that are known: returns how many. Their places are counted from
+    // the first of all runs.
+    size_t scan(size_t from, size_t to, size_t count) {
+        size_t rows = 0;
+        for (size_t r = from; r < to; ++r) rows += runs_[r].rows;
+        const BucketRows found = room_.for_more(count, rows);
+        const int64_t reached = active().scan_buckets(query_.signatures(), tables_.tables(), runs_.data() + from,
+                                                      static_cast<int64_t>(to - from), run_, threshold_.value(), found);
+        const auto offset = static_cast<uint32_t>(from << run_shift_);
+        for (int64_t i = 0; i < reached; ++i) found.places[i] += offset;
+        return static_cast<size_t>(reached);
     }
 
-    int64_t count_allowed(const uint32_t* numbers, int64_t rows) const {
-        return std::count_if(numbers, numbers + rows, [&](uint32_t row) { return has(masks_, row); });
+    const uint32_t* number(uint32_t place) const {
+        return runs_[place >> run_shift_].numbers + (place & static_cast<uint32_t>(run_ - 1));
     }
 
-    static bool has(const std::vector<uint32_t>& masks, uint32_t row) { return masks[row / BLOCK] >> (row % BLOCK) & 1; }
+    // Of those that wait, from the first on, the ones that may be found; returns how many wait then.
+    size_t keep_allowed(size_t first) {
+        const BucketRows rows = room_.for_more(0, 0);
+        size_t kept = first;
+        for (size_t i = first; i < waiting_; ++i) {
+            rows.places[kept] = rows.places[i];
+            rows.estimates[kept] = rows.estimates[i];
+            kept += allowed(*number(rows.places[i]));
+        }
+        return kept;
+    }
 
-    // Those of the reference buckets that passed, if their estimate is as asked for.
+    int64_t count_allowed(const BucketRun& run) const {
+        return std::count_if(run.numbers, run.numbers + run.rows, [&](uint32_t row) { return allowed(row); });
+    }
+
+    bool allowed(uint32_t row) const { return masks_[row / BLOCK] >> (row % BLOCK) & 1; }
+
+    // Those that wait, if their estimate is as asked for.
     template <class Fits>
     void take(Fits fits) {
-        taken_.resize(passed_.count + 1);
-        size_t taken = 0;
-        for (size_t i = 0; i < passed_.count; ++i) {  // without a branch: which fit cannot be predicted
-            taken_[taken] = passed_.rows[i].number;
-            taken += fits(passed_.rows[i].estimate);
+        std::vector<uint32_t> places(waiting_ + 1);
+        size_t count = 0;
+        for (size_t i = 0; i < waiting_; ++i) {  // without a branch: which fit cannot be predicted
+            places[count] = room_.place(i);
+            count += fits(room_.estimate(i));
         }
-        for (size_t i = 0; i < taken; ++i) __builtin_prefetch(taken_[i], 0, NEAR);
-        for (size_t i = 0; i < taken; ++i) find(*taken_[i]);
+        std::vector<const uint32_t*> numbers(count);
+        for (size_t i = 0; i < count; ++i) {
+            numbers[i] = number(places[i]);
+            __builtin_prefetch(numbers[i], 0, NEAR);
+        }
+        find(numbers.data(), count);
     }
 
-    // A row, unless it was found before in another table.
-    void find(uint32_t row) {
-        if (!left_.empty()) {
-            if (!has(left_, row)) return;
-            left_[row / BLOCK] ^= uint32_t{1} << (row % BLOCK);
+    // Rows, except those that are shut out or were found before: in another table, or in the reference set.
+    void find(const uint32_t* const* numbers, size_t n) {
+        size_t count = found_.size();
+        found_.resize(count + n);
+        uint32_t* found = found_.data();
+        const bool once = tables_.tables() == 1;
+        for (size_t i = 0; i < n; ++i) {
+            const uint32_t row = *numbers[i];
+            if (filtered_ && !allowed(row)) continue;
+            if (!once && !known_.add(row)) continue;
+            found[count++] = row;
+            ask_for_code(row);
         }
-        found_.push_back(row);
-        ask_for_code(row);
+        found_.resize(count);
     }
 
     void ask_for_code(uint32_t row) const {
@@ -244,23 +233,19 @@ private:
     const Rows& rows_;
     const Plan plan_;
     Wiped<float> values_;
-    Probing probing_;
     const TableQuery query_;
+    BucketPath path_;
     Threshold threshold_;
+    const int64_t run_;
+    const int run_shift_;
     const bool filtered_;
     const std::vector<uint32_t>& masks_;
-    std::vector<uint32_t> left_;  // rows that may be found and were not yet, a bit each; empty where a row lies in one bucket
     std::vector<uint32_t>& found_;
-    Probe probes_[HEADS];
-    int64_t head_at_ = 0, heads_ = 0;
-    std::vector<BucketPair> coming_;
-    size_t comes_ = 0;  // how many of these come
-    Passed passed_;
-    std::vector<const uint32_t*> taken_;
-    bool rising_ = true;
-    double buckets_ = 0.0;
-    int64_t looked_ = 0;
-    double seen_ = 0.0;  // estimates of the reference set
+    KnownRows known_;
+    std::vector<BucketRun> runs_;  // that were looked at and are still needed, and that come
+    FoundRoom room_;
+    size_t waiting_ = 0;  // rows of the first buckets that reached the threshold when their turn came
+    double seen_ = 0.0;   // rows of the first buckets that may be found
 };
 
 const float* Tables::values(const float* query, float* values) const {
@@ -279,6 +264,8 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
     const auto probes = [&](double how) { return std::ceil(how * static_cast<double>(settings_.probes) * share); };
     const double limit = probes(effort);
     if (some <= k + static_cast<double>(ROWS_PER_PROBE) * limit) {
+        if (masks.empty())  // all may be found
+            for (uint32_t row = 0; row < static_cast<uint32_t>(rows.size()); ++row) found.push_back(row);
         for (size_t word = 0; word < masks.size(); ++word)
             for (uint32_t mask = masks[word]; mask; mask &= mask - 1)
                 found.push_back(static_cast<uint32_t>(word * BLOCK) + static_cast<uint32_t>(__builtin_ctz(mask)));

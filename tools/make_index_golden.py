@@ -30,7 +30,15 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "usr": {"metric": "ip", "family": "usr", "bits": 2 * DIM, "steps": 3, "ranking": "hamming"},
     "cut": {"metric": "l2", "family": "superbit", "bits": 17, "keep_vectors": False},
     "empty": {"source": "scan"},
-    "tables": {"metric": "cosine", "source": "tables", "key_bits": 3, "tables": 2, "probes": 5, "expected": 40},
+    "tables": {
+        "metric": "cosine",
+        "source": "tables",
+        "bits": 2 * DIM,
+        "key_bits": 3,
+        "tables": 2,
+        "probes": 5,
+        "expected": 40,
+    },
     "pivots": {
         "metric": "l2",
         "source": "pivots",

@@ -32,7 +32,7 @@ int64_t scan_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*,
 int64_t score_cells(const ScanQuery&, const CellPair*, int64_t, const CellLimit*, const uint32_t*, CellFound, float*);
 int64_t keep_near(CellFound, const float*, int64_t, float);
 void refine_cells(const CellTails&, const uint32_t* const*, const CellFound&, int64_t, float*);
-int64_t scan_buckets(const ScanQuery*, const BucketPair*, int64_t, int64_t, int64_t, int32_t, BucketRow*);
+int64_t scan_buckets(const ScanQuery*, int64_t, const BucketRun*, int64_t, int64_t, int32_t, BucketRows);
 float greatest_size(const float*, int64_t);
 int32_t whole_sizes(const float*, int64_t, double, int32_t*);
 void sign_words(const float*, int64_t, uint32_t*);

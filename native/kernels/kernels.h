@@ -108,21 +108,21 @@ struct MeanQuery {
     float step, share;
 };
 
-// Up to PAIR rows of a bucket of the source "tables": signatures as codes above, in a pair of blocks, or up to BLOCK rows in a
-// single block. What lies behind the last row may be anything.
-struct BucketPair {
+// A run of a bucket of the source "tables": signatures as codes above, in pairs of blocks, or up to BLOCK rows in a single block. What
+// lies behind the last row may be anything.
+struct BucketRun {
     const uint8_t* signatures;
     const uint32_t* numbers;  // of its rows
     uint32_t rows, table;
     int32_t base;  // the estimate of a row whose signature scores nothing; every point of its score adds two
 };
 
-// A row of a pair: where its number lies, and its estimate.
-struct BucketRow {
-    const uint32_t* number;
-    int64_t estimate;  // as wide as the pointer: two stores, which are read as they were written
+// Rows of runs: where they are, the run times as many rows as runs have room for and then the row in it, and their estimates.
+struct BucketRows {
+    uint32_t* places;
+    int32_t* estimates;
 };
-constexpr int64_t BUCKET_ROOM = 2;  // that may be written behind the last row that is found
+constexpr int64_t BUCKET_ROOM = 64;  // that may be written behind the last row that is found
 
 // What was found for a query: rows, counted from the first block's, and their differing bits; `count` of them, which the kernel
 // adds to. Has room for all rows that are scanned.
@@ -208,11 +208,11 @@ struct Kernels {
     // The distances of n rows by their tails, wherever these lie, and by what scan_cells found.
     void (*refine_cells)(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n,
                          float* distances);
-    // Rows of n pairs whose estimate reaches the threshold, in their order; returns how many. `queries` has one for each table, and
-    // their scores are eight-bit sums. The bytes of a signature are `apart`: PAIR, or BLOCK. While a pair is looked at, the one
-    // that comes so many places later is asked for: it must be somewhere, even behind the last.
-    int64_t (*scan_buckets)(const ScanQuery* queries, const BucketPair* pairs, int64_t n, int64_t ahead, int64_t apart,
-                            int32_t threshold, BucketRow* found);
+    // Rows of n runs whose estimate reaches the threshold, in their order; returns how many. `queries` has one for each of the tables, and
+    // their scores are eight-bit sums. A run has room for `room` rows. Behind the last run lies another, empty or not, that
+    // is asked for while the last is looked at.
+    int64_t (*scan_buckets)(const ScanQuery* queries, int64_t tables, const BucketRun* runs, int64_t n, int64_t room,
+                            int32_t threshold, BucketRows found);
     // The largest |v| of n numbers; |v| * scale rounded to the nearest of each, which must fit, and their sum; and a bit for each,
     // set where v >= 0, in words of 32.
     float (*greatest_size)(const float* values, int64_t n);

@@ -68,33 +68,36 @@ LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t 
 
 // The eight-bit scores of one pair of blocks over BYTES bytes of its codes, at most a chunk of them. One pair after the other is
 // the order of memory, which the hardware fetches by itself, faster than it is told to; and with the number of bytes known there
-// is nothing left of the loop, and tables are operands.
-template <int BYTES>
-LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at) {
+// is nothing left of the loop. `table` gives the tables by their number.
+template <int BYTES, class Table>
+LETHEVEC_INLINE __m512i pair_scores(Table table, const uint8_t* at) {
     const __m512i two = _mm512_set1_epi8(3), four = _mm512_set1_epi8(15);
     __m512i sum = _mm512_setzero_si512();
-    for (int g = 0; g + 3 <= BYTES; g += 3, tables += 4 * 64) {
+    int t = 0;
+    for (int g = 0; g + 3 <= BYTES; g += 3, t += 4) {
         const __m512i a = kept(at + g * PAIR), b = kept(at + (g + 1) * PAIR), c = kept(at + (g + 2) * PAIR);
         __m512i left = _mm512_ternarylogic_epi64(two, _mm512_srli_epi16(a, 6), _mm512_srli_epi16(b, 4), 0xca);
         left = _mm512_ternarylogic_epi64(four, left, _mm512_srli_epi16(c, 2), 0xca);
-        const __m512i ab = _mm512_add_epi8(_mm512_permutexvar_epi8(a, _mm512_loadu_si512(tables)),
-                                           _mm512_permutexvar_epi8(b, _mm512_loadu_si512(tables + 64)));
-        const __m512i cd = _mm512_add_epi8(_mm512_permutexvar_epi8(c, _mm512_loadu_si512(tables + 128)),
-                                           _mm512_permutexvar_epi8(left, _mm512_loadu_si512(tables + 192)));
+        const __m512i ab = _mm512_add_epi8(_mm512_permutexvar_epi8(a, table(t)), _mm512_permutexvar_epi8(b, table(t + 1)));
+        const __m512i cd = _mm512_add_epi8(_mm512_permutexvar_epi8(c, table(t + 2)), _mm512_permutexvar_epi8(left, table(t + 3)));
         sum = _mm512_add_epi8(sum, _mm512_add_epi8(ab, cd));
     }
     if (BYTES % 3 == 0) return sum;
     const __m512i a = kept(at + BYTES / 3 * 3 * PAIR);
     __m512i left = _mm512_srli_epi16(a, 6);
-    sum = _mm512_add_epi8(sum, _mm512_permutexvar_epi8(a, _mm512_loadu_si512(tables)));
-    tables += 64;
+    sum = _mm512_add_epi8(sum, _mm512_permutexvar_epi8(a, table(t++)));
     if (BYTES % 3 == 2) {
         const __m512i b = kept(at + (BYTES - 1) * PAIR);
         left = _mm512_ternarylogic_epi64(two, left, _mm512_srli_epi16(b, 4), 0xca);
-        sum = _mm512_add_epi8(sum, _mm512_permutexvar_epi8(b, _mm512_loadu_si512(tables)));
-        tables += 64;
+        sum = _mm512_add_epi8(sum, _mm512_permutexvar_epi8(b, table(t++)));
     }
-    return _mm512_add_epi8(sum, _mm512_permutexvar_epi8(left, _mm512_loadu_si512(tables)));
+    return _mm512_add_epi8(sum, _mm512_permutexvar_epi8(left, table(t)));
+}
+
+// The same, with tables in memory, as operands.
+template <int BYTES>
+LETHEVEC_INLINE __m512i pair_scores(const uint8_t* tables, const uint8_t* at) {
+    return pair_scores<BYTES>([&](int t) { return _mm512_loadu_si512(tables + 64 * t); }, at);
 }
 
 // Calls `use` with a number of bytes, at most a chunk, as a constant. It hardly ever changes.

@@ -150,43 +150,48 @@ inline void check_buckets(const Isas& isas, int64_t bytes, int64_t blocks) {
     Random random{static_cast<uint64_t>(17000 + 100 * bytes + blocks)};
     const ScanProblem problem(bytes, blocks, random);
     const Scattered lying(problem, random);
-    for (int turn = 0; turn < 9; ++turn) {
+    for (int turn = 0; turn < 12; ++turn) {
         const bool narrow = turn % 2 == 1, wide = turn % 3 != 2;
-        const int64_t apart = narrow ? BLOCK : PAIR, n = narrow ? blocks : blocks / 2, ahead = turn % 4;
+        const int64_t tables = turn % 4 == 0 ? 1 : 2;
+        // Runs of one block, or of one pair or two.
+        const int64_t room_for = narrow ? BLOCK : turn % 4 == 0 ? 2 * PAIR : PAIR, places = blocks * BLOCK / room_for, n = 2 * places;
         if (n == 0) continue;
         const auto threshold = static_cast<int32_t>(turn == 0 ? -255 : random.below(300));
-        std::vector<BucketPair> pairs;
+        std::vector<BucketRun> runs;
         std::vector<int64_t> firsts;
         std::vector<uint32_t> numbers(static_cast<size_t>(blocks * BLOCK));
         for (int64_t i = 0; i < n; ++i) {
-            const int64_t which = random.below(n), first = which * apart;
+            const int64_t which = random.below(places), first = which * room_for;
             firsts.push_back(first);
-            pairs.push_back({narrow ? lying.blocks[static_cast<size_t>(which)] : problem.codes.data() + first * bytes,
-                             numbers.data() + first, static_cast<uint32_t>(1 + random.below(apart)), 0,
-                             static_cast<int32_t>(random.below(511)) - 255});
+            runs.push_back({narrow ? lying.blocks[static_cast<size_t>(which)] : problem.codes.data() + first * bytes,
+                            numbers.data() + first, static_cast<uint32_t>(1 + random.below(room_for)),
+                            static_cast<uint32_t>(random.below(tables)), static_cast<int32_t>(random.below(511)) - 255});
         }
-        for (int64_t i = 0; i < ahead; ++i) pairs.push_back(pairs[0]);
+        runs.push_back(runs[0]);
         const auto what = [&] {
-            return text("scan_buckets: bytes, pairs, threshold, narrow, wide", {bytes, n, threshold, narrow, wide});
+            return text("scan_buckets: bytes, runs, threshold, narrow, wide", {bytes, n, threshold, narrow, wide});
         };
         agree(isas, what, [&](const Kernels& kernels) {
             ScanQuery query = problem.query;
-            auto tables = room<uint8_t>(wide_tables(bytes));
+            auto wider = room<uint8_t>(wide_tables(bytes));
             if (wide && kernels.widen_tables) {
-                kernels.widen_tables(query.tables, bytes, tables.data());
-                query.wide = tables.data();
+                kernels.widen_tables(query.tables, bytes, wider.data());
+                query.wide = wider.data();
             }
-            auto found = room<BucketRow>(n * apart + BUCKET_ROOM);
-            const int64_t count = kernels.scan_buckets(&query, pairs.data(), n, ahead, apart, threshold, found.data());
+            const ScanQuery queries[2] = {query, query};
+            auto found = room<uint32_t>(n * room_for + BUCKET_ROOM);
+            auto estimates = room<int32_t>(n * room_for + BUCKET_ROOM);
+            const int64_t count = kernels.scan_buckets(queries, tables, runs.data(), n, room_for, threshold,
+                                                       {found.data(), estimates.data()});
             int64_t at = 0;
             bool right = true;
             std::vector<int64_t> answer;
             for (size_t p = 0; p < static_cast<size_t>(n); ++p)
-                for (int64_t r = 0; r < pairs[p].rows; ++r) {
-                    const int64_t estimate = pairs[p].base + 2 * problem.scores[static_cast<size_t>(firsts[p] + r)];
+                for (int64_t r = 0; r < runs[p].rows; ++r) {
+                    const int64_t estimate = runs[p].base + 2 * problem.scores[static_cast<size_t>(firsts[p] + r)];
                     if (estimate < threshold) continue;
                     const auto i = static_cast<size_t>(at++);
-                    right = right && at <= count && found[i].number == pairs[p].numbers + r && found[i].estimate == estimate;
+                    right = right && at <= count && found[i] == static_cast<int64_t>(p) * room_for + r && estimates[i] == estimate;
                     answer.push_back(firsts[p] + r);
                     answer.push_back(estimate);
                 }

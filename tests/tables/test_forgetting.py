@@ -75,7 +75,7 @@ def test_an_index_that_forgot_all_is_as_an_empty_one(make_clustered):
     assert core.table_stats(index._native) == core.table_stats(empty._native)
 
 
-@pytest.mark.parametrize(("expected", "run"), [(1000, 32), (5000, 64), (100_000, 256)])
+@pytest.mark.parametrize(("expected", "run"), [(1000, 32), (5000, 64), (20_000, 256), (100_000, 1024)])
 def test_equal_vectors_share_a_bucket_and_leave_it_one_by_one(contents_of, expected, run):
     """A crowd in one bucket: places must stay right while runs move, short ones and long ones."""
     x = np.tile(np.random.default_rng(4).normal(size=(1, DIM)).astype(np.float32), (500, 1))

@@ -29,9 +29,10 @@ def brute_force(values):
     return [(float(score), t, key) for score, t, _, key in sorted(every)]
 
 
-def native(values, count):
+def native(values, count, likely=0):
+    """The first `count` buckets, one by one from a heap or, where many are likely to be asked for, many at once."""
     scores, tables, keys = np.empty(count, np.float32), np.empty(count, np.uint32), np.empty(count, np.uint32)
-    got = core.probing(np.ascontiguousarray(values), scores, tables, keys)
+    got = core.probing(np.ascontiguousarray(values), likely, scores, tables, keys)
     return list(zip(scores[:got].tolist(), tables[:got].tolist(), keys[:got].tolist(), strict=True))
 
 
@@ -53,7 +54,8 @@ def test_it_is_all_buckets_in_order(data):
     values = data.draw(arrays.arrays(np.float32, SHAPES, elements=data.draw(st.sampled_from([TIES, ROUNDING]))))
     expected = brute_force(values)
     assert spec(values) == expected
-    assert native(values, len(expected) + 5) == expected
+    for likely in (0, 24, 100, len(expected)):
+        assert native(values, len(expected) + 5, likely) == expected
 
 
 @settings(deadline=None, max_examples=20)
@@ -61,15 +63,24 @@ def test_it_is_all_buckets_in_order(data):
 @example(0, 256, 24)
 def test_native_equals_spec(seed, tables, bits):
     values = np.random.default_rng(seed).normal(size=(tables, bits)).astype(np.float32)
-    assert native(values, 600) == spec(values, 600)
+    expected = spec(values, 600)
+    for likely in (0, 30, 200, 600):
+        assert native(values, 600, likely) == expected
 
 
-def test_a_long_sequence_is_whole():
+@pytest.mark.parametrize("likely", [0, 100, 5 << 12])
+def test_a_long_sequence_is_whole(likely):
     values = np.random.default_rng(1).normal(size=(5, 12)).astype(np.float32)
-    probes = native(values, 5 << 12)
+    probes = native(values, 5 << 12, likely)
     assert len({(t, key) for _, t, key in probes}) == 5 << 12
     scores = [score for score, _, _ in probes]
     assert scores == sorted(scores)
+
+
+def test_buckets_that_all_score_the_same_are_not_listed_at_once():
+    """A query of zeros: there are 2^26 of them, and a few are asked for."""
+    values = np.zeros((4, 24), np.float32)
+    assert native(values, 600, 600) == spec(values, 600)
 
 
 def test_it_starts_at_home_in_every_table():

@@ -25,7 +25,7 @@ class Lethevec(Peer):
 
     module = "lethevec"
     knobs: tuple[str, ...] = ("effort",)
-    grids: Sequence[Sequence[Setting]] = ([(2 ** (step / 8),) for step in range(-48, 41)],)
+    grids: Sequence[Sequence[Setting]] = ([(2 ** (step / 16),) for step in range(-96, 81)],)
 
     def __init__(self, source: str | None = "scan", **options: Any) -> None:
         self.source = source

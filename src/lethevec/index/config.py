@@ -13,8 +13,10 @@ from .sources import SOURCES, Params, refuse_unfit, source_params
 
 METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
-#: Planes of a progressive code when vectors are kept to rerank by, and when the code is all there is (measured).
+#: Planes of a progressive code when vectors are kept to rerank by; the same with hash tables, which have seen none of
+#: them yet; and when the code is all there is (measured).
 PLANES_WITH_VECTORS = 2
+PLANES_WITH_TABLES = 4
 PLANES_ALONE = 8
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
@@ -58,6 +60,12 @@ class Config:
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
+def _usual_planes(family: str, source: str, keep_vectors: bool) -> int:
+    if family != "progressive" or not keep_vectors:
+        return PLANES_ALONE
+    return PLANES_WITH_TABLES if source == "tables" else PLANES_WITH_VECTORS
+
+
 def make_config(
     dim: object,
     metric: object,
@@ -82,8 +90,7 @@ def make_config(
     if not isinstance(keep_vectors, bool):
         raise ParameterError(f"keep_vectors: expected True or False, got {keep_vectors!r}")
     if bits is None:
-        planes = PLANES_WITH_VECTORS if keep_vectors and family == "progressive" else PLANES_ALONE
-        bits = dim * planes
+        bits = dim * _usual_planes(family, source, keep_vectors)
     seed = seed_of(seed)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, 1 << 20), seed=seed, **params)
     chosen = source_params(source, dim, seed, source_given)

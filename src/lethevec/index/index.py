@@ -31,7 +31,8 @@ class Index(ChangingIndex, SearchingIndex):
         dim: dimension, 1 to 65,536.
         metric: "cosine" (distance 1 - cos), "l2" (Euclidean distance) or "ip" (minus the inner product).
         family: hash family of the codes; see `lethevec.hasher`.
-        bits: bits of a code; by default two planes of dim bits, or eight when vectors are not kept.
+        bits: bits of a code; by default two planes of dim bits, four with source="tables", or eight when vectors are
+            not kept.
         ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
         source: where candidates come from; "scan" looks at all codes, "tables" into the nearest buckets of hash tables,

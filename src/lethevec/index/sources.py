@@ -30,8 +30,8 @@ MAX_PROBES = 1 << 40
 EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
 TABLES = 1
-ROWS_PER_BUCKET = 400
-SHARE_SCALE, SHARE_POWER = 2.9, -0.15
+ROWS_PER_BUCKET = 1000
+SHARE_SCALE, SHARE_POWER = 2.2, -0.115
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000

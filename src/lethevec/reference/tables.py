@@ -59,9 +59,9 @@ CENTRED_FROM = 16
 WEIGHT_OF_TABLE = 255
 #: Which share of the rows looked at, and how many for each that is asked for, pass the estimates by key and signature.
 PASS_SHARE = 0.003
-PASS_PER_HIT = 8.0
+PASS_PER_HIT = 10.0
 #: The effort whose buckets the reference set is taken from: the least that a search looks into.
-REFERENCE = 0.125
+REFERENCE = 0.2
 #: A rank so many times the size of the reference set lets everything pass.
 FAR_BEYOND = 4.0
 
@@ -279,7 +279,7 @@ def _ranked(best: list[int], rank: float) -> float:
 
 def filter_rank(k: int, effort: float) -> float:
     """Place among the estimates by code of the reference set that a candidate must reach."""
-    return float(np.ceil(max(float(k), effort * (3.0 * k + 10.0))))
+    return float(np.ceil(max(float(k), effort * (1.6 * k + 8.0))))
 
 
 def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
