@@ -3,7 +3,7 @@
 Three parts:
 
 * sweep: recall and queries per second against probes, for several numbers of tables and key bits, beside the scan;
-  drawn as one figure for each data set; at effort 1, a search looks at rows worth an eighth of all buckets;
+  drawn as one figure for each data set;
 * growth: what a query costs as the set grows, tables and scan both tuned to recall 0.9 at each size, with the exponent
   of the power law fitted to each; counted in time, and in records looked at, which a busy machine does not disturb;
 * faiss: IndexBinaryHash and IndexBinaryMultiHash beside our tables on the same codes (USR, Hamming ranking, no
@@ -32,8 +32,8 @@ from .peers import FaissBinary, faiss_module
 from .process import start_over
 
 K = 10
-#: An eighth is the least that tables look into.
-EFFORTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
+#: A fifth is the least that tables look into.
+EFFORTS = (0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 Task = tuple[int, Callable[[], Any]]
 
 
@@ -43,9 +43,10 @@ Task = tuple[int, Callable[[], Any]]
 def sweep(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     """Every number of tables with every number of key bits, over a range of efforts."""
     lines: dict[str, list[tuple[float, float, float]]] = {}  # probes (nan for the scan), recall, queries per second
+    records = len(data.train)
     made = [Lethevec("scan")]
     made += [
-        Lethevec("tables", tables=tables, key_bits=bits, expected=len(data.train), probes=max(8, (tables << bits) // 8))
+        Lethevec("tables", tables=tables, key_bits=bits, expected=records, probes=default_probes(records, bits))
         for tables in arguments.tables
         for bits in arguments.key_bits
     ]
