@@ -15,6 +15,14 @@ NB_MODULE(_core, module) {
     module.def("cpu_features", &cpu_features, "CPU features that the choice looks at.");
     module.def("use_isa", &use_isa, "name"_a, "Switch the kernels of the whole process.");
     module.def("active_isa", [] { return std::string(active().name); }, "The instruction set in use.");
+    module.def(
+        "registers",
+        [] {
+            uint8_t held[REGISTER_BYTES];
+            const size_t bytes = read_registers(held);
+            return nb::bytes(reinterpret_cast<const char*>(held), bytes);
+        },
+        "What the wide registers of the CPU hold. For tests.");
     bind_hashing(module);
     bind_tables(module);
     bind_index(module);

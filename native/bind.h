@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "registers.h"
+
 namespace lethevec {
 
 namespace nb = nanobind;
@@ -17,6 +19,12 @@ using namespace nb::literals;
 
 template <class T, size_t Dimensions>
 using Array = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+// Others may run Python meanwhile. Nothing of a record or a query is left in a register when Python goes on.
+struct Unlocked {
+    nb::gil_scoped_release released;
+    ClearedRegisters cleared;  // the first to go
+};
 
 inline void expect(bool condition, const char* what) {
     if (!condition) throw std::invalid_argument(what);

@@ -37,7 +37,7 @@ nb::object code_alone(nb::handle x, double largest_norm, int64_t d, int64_t bits
         return nb::none();
     const NewArray<uint8_t> codes(1, (bits + 7) / 8);
     {
-        nb::gil_scoped_release released;
+        Unlocked released;
         run(Batch{vector.data, 1, 1}, Output{nullptr, codes.data, bits});
     }
     return codes.object;
@@ -76,7 +76,7 @@ void bind_hashing(nb::module_& module) {
         [](const Projection& projection, const Vectors& x, const Values& values, const Codes& codes, int64_t threads) {
             const Output out = output_of(x, values, codes, projection.bits());
             const Batch batch = batch_of(x, projection.d(), threads);
-            nb::gil_scoped_release released;
+            Unlocked released;
             encode_project(projection, batch, out);
         },
         "projection"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
@@ -87,7 +87,7 @@ void bind_hashing(nb::module_& module) {
             expect(bits >= 1 && bits <= frame.m() * frame.d(), "bits: out of range");
             const Output out = output_of(x, values, codes, bits);
             const Batch batch = batch_of(x, frame.d(), threads);
-            nb::gil_scoped_release released;
+            Unlocked released;
             encode_superbit(frame, batch, out);
         },
         "frame"_a, "bits"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
@@ -98,7 +98,7 @@ void bind_hashing(nb::module_& module) {
             expect(steps >= 1, "steps: out of range");
             const Output out = output_of(x, values, codes, frame.m() * frame.d());
             const Batch batch = batch_of(x, frame.d(), threads);
-            nb::gil_scoped_release released;
+            Unlocked released;
             encode_usr(frame, entry_gain, steps, batch, out);
         },
         "frame"_a, "entry_gain"_a, "steps"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(), "threads"_a);
@@ -110,7 +110,7 @@ void bind_hashing(nb::module_& module) {
             expect(rows(weights) == frame.m() && sweeps >= 0, "weights: wrong shape, or sweeps: out of range");
             const Output out = output_of(x, values, codes, frame.m() * frame.d());
             const Batch batch = batch_of(x, frame.d(), threads);
-            nb::gil_scoped_release released;
+            Unlocked released;
             encode_progressive(frame, weights.data(), sweeps, batch, out);
         },
         "frame"_a, "weights"_a.noconvert(), "sweeps"_a, "x"_a.noconvert(), "values"_a.none(), "codes"_a.none(),
@@ -159,7 +159,7 @@ void bind_hashing(nb::module_& module) {
             expect(rows(weights) == frame.m(), "weights: wrong shape");
             expect(columns(codes) == (frame.m() * frame.d() + 7) / 8, "codes: wrong shape");
             expect(rows(out) == rows(codes) && columns(out) == frame.d(), "out: wrong shape");
-            nb::gil_scoped_release released;
+            Unlocked released;
             decode(frame, weights.data(), scale, codes.data(), rows(codes), threads, out.data());
         },
         "frame"_a, "weights"_a.noconvert(), "scale"_a, "codes"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
@@ -168,7 +168,7 @@ void bind_hashing(nb::module_& module) {
         "norms",
         [](const Vectors& x, Array<double, 1> out) {
             expect(rows(out) == x.rows, "out: wrong shape");
-            nb::gil_scoped_release released;
+            Unlocked released;
             active().norms(x.data, x.columns, x.rows, out.data());
         },
         "x"_a.noconvert(), "out"_a.noconvert());
@@ -176,7 +176,7 @@ void bind_hashing(nb::module_& module) {
     module.def(
         "norm_range",
         [](const Vectors& x) {
-            nb::gil_scoped_release released;
+            Unlocked released;
             return norm_range(x.data, x.columns, x.rows);
         },
         "x"_a.noconvert(), "The smallest and the largest norm of the rows; NaN or infinity where a row has one.");

@@ -30,7 +30,7 @@ using Refusal = std::optional<std::pair<std::string, int64_t>>;
 template <class Work>
 Refusal refusing(Work work) {
     try {
-        nb::gil_scoped_release released;
+        Unlocked released;
         work();
         return std::nullopt;
     } catch (const IdRefused& refused) {
@@ -105,7 +105,7 @@ void bind_index(nb::module_& module) {
             },
             "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a.none() = nb::none(),
             "bytes_of_stages"_a = std::make_tuple(0, 0, 0))
-        .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())
+        .def("__len__", &Index::size, nb::call_guard<Unlocked>())
         .def(
             "add",
             [](Index& self, Vectors x, Ids ids, int64_t threads, std::optional<std::function<void(int64_t)>> progress) {
@@ -113,6 +113,7 @@ void bind_index(nb::module_& module) {
                 std::function<void(int64_t)> report;
                 if (progress)
                     report = [&](int64_t done) {
+                        clear_registers();
                         nb::gil_scoped_acquire held;
                         (*progress)(done);
                     };
@@ -137,7 +138,7 @@ void bind_index(nb::module_& module) {
         .def(
             "forget_one",
             [](Index& self, int64_t id) {
-                nb::gil_scoped_release released;
+                Unlocked released;
                 return self.forget(&id, 1, true) == 1;
             },
             "id"_a)
@@ -157,8 +158,9 @@ void bind_index(nb::module_& module) {
         .def(
             "reencode",
             [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {
-                nb::gil_scoped_release released;
+                Unlocked released;
                 self.reencode(std::move(encoder), threads, [&](int64_t done) {
+                    clear_registers();
                     nb::gil_scoped_acquire held;
                     progress(done);
                 });
@@ -173,7 +175,7 @@ void bind_index(nb::module_& module) {
                 expect(distances.rows == queries.rows && distances.columns == k, "distances: wrong shape");
                 SearchWork work;
                 {
-                    nb::gil_scoped_release released;
+                    Unlocked released;
                     work = self.search(queries.data, queries.rows, k, effort, pointer(allowed), count(allowed), threads,
                                        ids.data, distances.data);
                 }
@@ -184,7 +186,7 @@ void bind_index(nb::module_& module) {
             "search_radius",
             [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {
                 std::vector<std::pair<float, int64_t>> hits;
-                nb::gil_scoped_release released;
+                Unlocked released;
                 self.search_radius(query.data(), radius, pointer(allowed), count(allowed), hits);
                 return hits;
             },
@@ -193,7 +195,7 @@ void bind_index(nb::module_& module) {
             "contains",
             [](const Index& self, Ids ids, Array<bool, 1> out) {
                 expect(rows(ids) == rows(out), "out: wrong shape");
-                nb::gil_scoped_release released;
+                Unlocked released;
                 self.contains(ids.data(), rows(ids), out.data());
             },
             "ids"_a.noconvert(), "out"_a.noconvert())
@@ -202,7 +204,7 @@ void bind_index(nb::module_& module) {
                  auto* all = new std::vector<int64_t>();
                  nb::capsule owner(all, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
                  {
-                     nb::gil_scoped_release released;
+                     Unlocked released;
                      *all = self.ids();
                  }
                  return nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(all->data(), {all->size()}, owner);
@@ -226,7 +228,7 @@ void bind_index(nb::module_& module) {
             "digest_lanes",
             [](const Index& self, Array<uint16_t, 1> lanes, int64_t threads) {
                 expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
-                nb::gil_scoped_release released;
+                Unlocked released;
                 return self.digest_lanes(threads, lanes.data());
             },
             "lanes"_a.noconvert(), "threads"_a)
@@ -234,7 +236,7 @@ void bind_index(nb::module_& module) {
              [](const Index& self) {
                  // Never wait for the index with the interpreter's lock held: re-encoding reports progress to Python.
                  const Index::Bytes bytes = [&] {
-                     nb::gil_scoped_release released;
+                     Unlocked released;
                      return self.bytes();
                  }();
                  return std::make_tuple(bytes.vectors, bytes.codes, bytes.map, bytes.allocated);
@@ -243,7 +245,7 @@ void bind_index(nb::module_& module) {
              [](const Index& self) {
                  std::vector<uint8_t> all;
                  {
-                     nb::gil_scoped_release released;
+                     Unlocked released;
                      all = self.raw_memory();
                  }
                  return to_bytes(all);
@@ -261,6 +263,7 @@ void bind_index(nb::module_& module) {
         "record_lanes",
         [](nb::bytes record, Array<uint16_t, 1> lanes) {
             expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
+            const ClearedRegisters cleared;
             digest::Sums sums;
             sums.add(reinterpret_cast<const uint8_t*>(record.c_str()), static_cast<int64_t>(record.size()));
             sums.add_to(lanes.data());
@@ -273,7 +276,7 @@ void bind_index(nb::module_& module) {
             const auto head = static_cast<int64_t>(context.size());
             const int64_t vector = 4 * columns(x), code = columns(kept);
             const char* begin = context.c_str();
-            nb::gil_scoped_release released;
+            Unlocked released;
             parallel_for(rows(x), threads, 256, [&](int64_t from, int64_t to) {
                 Wiped<uint8_t> record(head + vector + code);
                 std::memcpy(record.at(0), begin, static_cast<size_t>(head));

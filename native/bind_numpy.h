@@ -58,8 +58,11 @@ inline bool norms_pass(const Matrix<const float>& x, double largest_norm, bool n
         return largest <= largest_norm && !(nonzero && smallest == 0.0);
     };
     // To let other threads run takes longer than to look at a few vectors.
-    if (x.rows * x.columns <= 16384) return in_range();
-    nb::gil_scoped_release released;
+    if (x.rows * x.columns <= 16384) {
+        const ClearedRegisters cleared;
+        return in_range();
+    }
+    Unlocked released;
     return in_range();
 }
 

@@ -55,7 +55,7 @@ void bind_pivots(nb::module_& module) {
         "pivot_stats",
         [](const Index& index) {
             int64_t bytes = 0, cells = 0, used = 0, largest = 0;
-            nb::gil_scoped_release released;
+            Unlocked released;
             index.inspect([&](const Rows&, const Source* source) {
                 const Pivots& pivots = pivots_of(source);
                 bytes = pivots.bytes();

@@ -48,7 +48,7 @@ struct DirectSearch {
         const NewArray<float> distances(queries.rows, *k);
         SearchWork done;
         {
-            nb::gil_scoped_release released;
+            Unlocked released;
             done = index.search(queries.data, queries.rows, *k, *effort, nullptr, 0, *threads, ids.data, distances.data);
         }
         return wrapped(ids.object, distances.object, tuple_of({done.scanned, done.refined, done.reranked, done.bytes_read}));

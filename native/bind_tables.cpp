@@ -44,7 +44,7 @@ void bind_tables(nb::module_& module) {
         "table_stats",
         [](const Index& index) {
             int64_t bytes = 0, keys = 0, used = 0, runs = 0;
-            nb::gil_scoped_release released;
+            Unlocked released;
             index.inspect([&](const Rows&, const Source* source) {
                 const Tables& tables = tables_of(source);
                 bytes = tables.bytes();
@@ -62,7 +62,7 @@ void bind_tables(nb::module_& module) {
         "table_contents",
         [](const Index& index, int64_t table, Array<int64_t, 1> ids, Array<uint32_t, 1> keys,
            Array<uint8_t, 2> signatures) {
-            nb::gil_scoped_release released;
+            Unlocked released;
             index.inspect([&](const Rows& all, const Source* source) {
                 const Tables& tables = tables_of(source);
                 expect(table >= 0 && table < tables.tables(), "table: out of range");

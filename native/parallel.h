@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "registers.h"
+
 namespace lethevec {
 
 // Calls work(begin, end) over [0, n), on at most `threads` threads and with at least `grain` rows for each.
@@ -19,6 +21,7 @@ void parallel_for(int64_t n, int64_t threads, int64_t grain, Work work) {
     }
     std::vector<std::exception_ptr> errors(static_cast<size_t>(parts));
     auto run = [&](int64_t part) {
+        ClearedRegisters cleared;
         try {
             work(n * part / parts, n * (part + 1) / parts);
         } catch (...) {
