@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lethevec
-from lethevec.bench import compare, encode, harness, scan
+from lethevec.bench import compare, encode, growing, harness, pivots, scan, tables
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("faiss")
@@ -80,6 +80,55 @@ def test_scan(results: Path, data: str, capsys: pytest.CaptureFixture[str]) -> N
     assert [line["records"] for line in parts["forget"]] == [line["records"] for line in parts["memory"]] == [300, 600]
     assert all(cost > 0 for line in parts["forget"] for cost in line["micros"].values())
     assert "Adding and forgetting, dim 16, l2" in capsys.readouterr().out
+
+
+def test_tables(results: Path, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tables.main(
+        [*SHORT, "--data", data, "--sizes", "300", "600", "--tables", "1", "2", "--key-bits", "4", "--flips", "1"]
+    )
+    found = lines(results)
+    swept = [line for line in found if line["part"] == "sweep"]
+    assert {line["source"] for line in swept} == {"scan", "L=1, b=4", "L=2, b=4"}
+    for source in ("scan", "L=1, b=4", "L=2, b=4"):
+        recalls = [line["recall"] for line in swept if line["source"] == source]
+        assert recalls == sorted(recalls)  # by rising effort
+        assert recalls[-1] > 0.9
+    beside = {line["competitor"].split(",")[0] for line in found if line["part"] == "faiss"}
+    assert beside == {"Faiss IndexBinaryFlat", "lethevec tables", "Faiss IndexBinaryHash", "Faiss IndexBinaryMultiHash"}
+    hashed = [line for line in found if line.get("competitor", "").startswith("Faiss IndexBinaryHash")]
+    assert hashed[0]["recall"] <= hashed[1]["recall"]  # the second flips a bit more
+    check_growth(found, {"tables", "scan"})
+    assert "tables grows as n^" in capsys.readouterr().out
+    assert {path.name for path in results.glob("*.svg")} == {
+        "tables-toy-16-euclidean.svg",
+        "tables-growth-toy-16-euclidean.svg",
+    }
+
+
+def test_pivots(results: Path, data: str) -> None:
+    pivots.main([*SHORT, "--data", data, "--parts", "growth,changes", "--sizes", "300", "--changes", "16"])
+    found = lines(results)
+    check_growth(found, {"pivots", "refined", "scan"})
+    assert all(line["add"] > 0 and line["forget"] > 0 for line in found if line["part"] == "changes")
+
+
+def check_growth(found: list[dict[str, Any]], sources: set[str]) -> None:
+    grown = [line for line in found if line["part"] == "growth"]
+    timed, (fitted,) = grown[:-1], grown[-1:]
+    assert {line["source"] for line in timed} == set(fitted["exponents"]) == sources
+    assert {line["records"] for line in timed} == set(fitted["sizes"])
+    assert all(line["recall"] >= 0.9 and len(line["seconds"]) == 3 for line in timed)
+    scanned = fitted["exponents"]["scan"]
+    assert 0.5 < scanned["looked"] < 1.1  # few records: what is looked at again counts as well
+    assert scanned["lowest"] <= scanned["time"] <= scanned["highest"]
+
+
+def test_the_exponent_of_a_power_law() -> None:
+    sizes = [100, 1000, 5000]
+    assert growing.exponent(sizes, [3 * n**0.7 for n in sizes]) == pytest.approx(0.7)
+    timings = [harness.Timing("one", 1, [n**0.5, n**0.6, n**0.9]) for n in sizes]
+    assert growing.fit(sizes, timings, [n**1.0 for n in sizes]) == pytest.approx((0.6, 0.5, 0.9, 1.0))
+    assert np.isnan(growing.exponent([100], [1.0]))
 
 
 def test_scan_with_other_instructions(data: str, monkeypatch: pytest.MonkeyPatch) -> None:

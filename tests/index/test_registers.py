@@ -1,7 +1,7 @@
 """Calls leave nothing of a record or a query in the wide registers of the CPU.
 
 What is there goes to the stack as soon as somebody saves registers (the dynamic linker does, at first calls), and stays
-there: `test_process_memory.py` found it. Registers are read right after a call returns to Python, which uses few of them.
+there: `test_process_memory.py` found it. Registers are read right after a call returns to Python, which uses few.
 """
 
 from __future__ import annotations

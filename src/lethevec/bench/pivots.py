@@ -22,11 +22,11 @@ from lethevec import reference
 
 from . import peers
 from .compare import at_recall, build
-from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts, with_truth
+from .growing import measure_growth
+from .harness import Data, Report, parser, run_parts
 from .ours import Lethevec
-from .peer import Peer, queries_for, tune_to
+from .peer import Peer
 from .process import start_over
-from .tables import K, Task, exponent, pyplot, save
 
 
 def versus(report: Report, data: Data, arguments: argparse.Namespace) -> None:
@@ -43,44 +43,12 @@ def versus(report: Report, data: Data, arguments: argparse.Namespace) -> None:
 
 def growth(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     """The first n records, for growing n."""
-    sizes = [n for n in arguments.sizes if n < len(data.train)] + [len(data.train)]
-    seconds: dict[str, list[float]] = {"pivots": [], "refined": [], "scan": []}
-    rows = []
-    for n in sizes:
-        part = with_truth(data.name, data.metric, np.ascontiguousarray(data.train[:n]), data.test)
-        queries = queries_for(part)
-        made = {
-            "pivots": Lethevec("pivots", expected=n),
-            "refined": Lethevec("pivots", refine=1, expected=n),
-            "scan": Lethevec("scan"),
-        }
-        for peer in made.values():
-            peer.build(part.train, part.metric)
-            tune_to(peer, part, arguments.target, K)
-        tasks: dict[str, Task] = {
-            name: (len(queries), one_by_one(peer.search_one, queries, K)) for name, peer in made.items()
-        }
-        timings = interleave(tasks, rounds=arguments.rounds, seconds=arguments.seconds)
-        for name, peer in made.items():
-            got, timing = recall(part, timings[name].answer, K), timings[name]
-            seconds[name].append(1 / timing.rate)
-            work = peer.index.search(queries, K, effort=peer.effort).work
-            looked = work.scanned / len(queries)
-            report.add_timing(timing, part="growth", data=data.name, records=n, recall=got, source=name, looked=looked)
-            rows.append((f"{n:,}", name, f"{peer.effort:.3g}", f"{got:.4f}", f"{timing.micros:,.0f}", f"{looked:,.0f}"))
-    head = ("records", "source", "effort", f"recall@{K}", "us per query", "records scanned")
-    report.table(f"{data.name}: cost against size at recall of at least {arguments.target}", head, rows)
-    exponents = {name: exponent(sizes, costs) for name, costs in seconds.items()}
-    for name, slope in exponents.items():
-        report.note(f"{data.name}: {name} grows as n^{slope:.2f} in time")
-    report.add(part="growth", data=data.name, sizes=sizes, exponents=exponents)
-    figure, axes = pyplot().subplots(figsize=(6, 4.5), layout="constrained")
-    for name, costs in seconds.items():
-        axes.plot(sizes, np.array(costs) * 1e6, marker="o", label=f"{name}: n^{exponents[name]:.2f}")
-    axes.set(xscale="log", yscale="log", xlabel="records", ylabel="us per query, one thread", title=data.name)
-    axes.legend()
-    axes.grid(alpha=0.3, which="both")
-    save(report, figure, arguments.figures, f"pivots-growth-{data.name}")
+    sources = {
+        "pivots": lambda n: Lethevec("pivots", expected=n),
+        "refined": lambda n: Lethevec("pivots", refine=1, expected=n),
+        "scan": lambda n: Lethevec("scan"),
+    }
+    measure_growth(report, data, arguments, sources, "pivots")
 
 
 def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
