@@ -152,7 +152,7 @@ private:
         const bool keep = index_.settings_.keep_vectors;
         // Estimates are for nothing when all candidates go on.
         const double wanted = static_cast<double>(k);
-        const double rank = std::ceil(std::max(wanted, effort * (1.6 * wanted + 8.0)));
+        const double rank = std::ceil(std::max(wanted, effort * (2.4 * wanted + 12.0)));
         constexpr double FAR_BEYOND = 4.0;  // see the spec's tables.py
         if (keep && (ends_.empty() || rank > FAR_BEYOND * static_cast<double>(ends_[0]))) return;
         take_unscored();

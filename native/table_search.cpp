@@ -15,8 +15,8 @@ namespace lethevec {
 namespace {
 
 // See the spec for these.
-constexpr double REFERENCE = 0.2, BUCKETS_PER_PROBE = 2.0;
-constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 10.0;
+constexpr double REFERENCE = 0.13, BUCKETS_PER_PROBE = 2.0;
+constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 15.0;
 
 constexpr int NEAR = 2;  // how near to ask for memory: into the second cache; see kernels/buckets.cpp
 // So many rows are scanned together: fewer while the threshold still rises.
@@ -274,7 +274,7 @@ SourceWork Tables::candidates(const Rows& rows, const float* query, int64_t want
     // In buckets of average size.
     const double looked = probes(1.0) * some / static_cast<double>(int64_t{1} << settings_.key_bits);
     const double base = PASS_SHARE * looked + PASS_PER_HIT * k, least = k * static_cast<double>(tables());
-    const double fixed = std::max((4.0 * k + 16.0) * static_cast<double>(tables()), std::ceil(0.5 * base));
+    const double fixed = std::max((4.0 * k + 16.0) * static_cast<double>(tables()), std::ceil(base / 3.0));
     const double average = static_cast<double>(rows.size()) / static_cast<double>(int64_t{1} << settings_.key_bits);
     const auto within = [&](double how) { return Limit{BUCKETS_PER_PROBE * probes(how), average * probes(how)}; };
     const Plan plan = {within(REFERENCE), within(effort), least, fixed, std::max(fixed, std::ceil(effort * base))};

@@ -97,6 +97,8 @@ def test_tables(results: Path, data: str, capsys: pytest.CaptureFixture[str]) ->
     assert beside == {"Faiss IndexBinaryFlat", "lethevec tables", "Faiss IndexBinaryHash", "Faiss IndexBinaryMultiHash"}
     hashed = [line for line in found if line.get("competitor", "").startswith("Faiss IndexBinaryHash")]
     assert hashed[0]["recall"] <= hashed[1]["recall"]  # the second flips a bit more
+    changed = {(line["source"], line["records"]) for line in found if line["part"] == "changes"}
+    assert changed == {(source, n) for source in ("tables", "scan") for n in (300, 600, 1000)}
     check_growth(found, {"tables", "scan"})
     assert "tables grows as n^" in capsys.readouterr().out
     assert {path.name for path in results.glob("*.svg")} == {

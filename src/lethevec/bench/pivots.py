@@ -12,7 +12,6 @@ Three parts:
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from . import peers
 from .compare import at_recall, build
 from .growing import measure_growth
 from .harness import Data, Report, parser, run_parts
+from .one_record import chosen_rows, time_changes
 from .ours import Lethevec
 from .peer import Peer
 from .process import start_over
@@ -59,11 +59,11 @@ def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
         index.add(data.train, ids=range(len(data.train)))
         pivots = index.stats()["pivots"]
         count = arguments.changes if refine == 0 else max(1, arguments.changes // 8)
-        chosen = np.random.default_rng(1).choice(len(data.train), count, replace=False)
-        forgets, adds = _timed(index, data, chosen.tolist())
+        chosen = chosen_rows(len(data.train), count)
+        forgets, adds = time_changes(index, data.train, chosen)
         settings: dict[str, Any] = dict(index.config.source_params)
         key = reference.pivot_key(bytes.fromhex(settings["key"]))
-        others = forgets[~reference.is_pivot(chosen.astype(np.int64), key, settings["cell_size"])]
+        others = forgets[~reference.is_pivot(np.array(chosen, dtype=np.int64), key, settings["cell_size"])]
         label = "refined" if refine else "pivots"
         size = index.stats()["bytes_cells"] / len(data.train)
         times = {
@@ -76,18 +76,6 @@ def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
         report.add(part="changes", data=data.name, source=label, **times)
     head = ("source", "pivots", "us to add", "to forget", "no pivot", "median", "bytes of cells for a record")
     report.table(f"{data.name}: changes, one record at a time, one thread", head, rows)
-
-
-def _timed(index: lethevec.Index, data: Data, chosen: list[int]) -> tuple[Any, Any]:
-    took: list[list[float]] = [[], []]
-    for row in chosen:
-        begin = time.perf_counter()
-        index.forget(row)
-        middle = time.perf_counter()
-        index.add(data.train[row : row + 1], ids=[row], threads=1)
-        took[0].append(1e6 * (middle - begin))
-        took[1].append(1e6 * (time.perf_counter() - middle))
-    return np.array(took[0]), np.array(took[1])
 
 
 def main(command: list[str] | None = None) -> None:

@@ -1,11 +1,12 @@
 """Hash tables as the source of candidates, on one thread, one query at a time: `python -m lethevec.bench.tables`.
 
-Three parts:
+Four parts:
 
 * sweep: recall and queries per second against probes, for several numbers of tables and key bits, beside the scan;
   drawn as one figure for each data set;
 * growth: what a query costs as the set grows, tables and scan both tuned to recall 0.9 at each size, with the exponent
   of the power law fitted to each; counted in time, and in records looked at, which a busy machine does not disturb;
+* changes: microseconds to add and to forget a record, taken at random, beside the scan, as the set grows;
 * faiss: IndexBinaryHash and IndexBinaryMultiHash beside our tables on the same codes (USR, Hamming ranking, no
   vectors). Faiss is given the queries as codes; ours hashes them within the time that is counted.
 
@@ -28,13 +29,14 @@ from ..index.sources import default_key_bits, default_probes
 from .figures import pyplot
 from .growing import K, measure_growth, save
 from .harness import Data, Report, interleave, one_by_one, parser, recall, run_parts
-from .ours import Lethevec
+from .one_record import chosen_rows, time_changes
+from .ours import Lethevec, source_options
 from .peer import queries_for, unit
 from .peers import FaissBinary, faiss_module
 from .process import start_over
 
-#: A fifth is the least that tables look into.
-EFFORTS = (0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
+#: The first is about the least that tables look into.
+EFFORTS = (0.13, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.8)
 
 
 # Sweep ---------------------------------------------------------------------------------------------------------------
@@ -104,6 +106,25 @@ def growth(report: Report, data: Data, arguments: argparse.Namespace) -> None:
     """Tables and scan at equal recall on the first n records, for growing n."""
     sources = {"tables": lambda n: Lethevec("tables", expected=n), "scan": lambda n: Lethevec("scan")}
     measure_growth(report, data, arguments, sources, "tables")
+
+
+# Changes -------------------------------------------------------------------------------------------------------------
+
+
+def changes(report: Report, data: Data, arguments: argparse.Namespace) -> None:
+    """One record at a time, at random, in indexes of growing size; what is forgotten is added again."""
+    rows = []
+    for n in [n for n in arguments.sizes if n < len(data.train)] + [len(data.train)]:
+        for source in ("tables", "scan"):
+            index = lethevec.Index(data.dim, data.metric, **source_options(source, n))
+            index.add(data.train[:n], ids=range(n))
+            forgets, adds = time_changes(index, data.train, chosen_rows(n, arguments.changes))
+            times = {"add": float(np.median(adds)), "forget": float(np.median(forgets))}
+            each = index.stats()["bytes_tables"] / n
+            rows.append((f"{n:,}", source, *(f"{time:.1f}" for time in times.values()), f"{each:.0f}"))
+            report.add(part="changes", data=data.name, records=n, source=source, bytes_of_tables=each, **times)
+    head = ("records", "source", "us to add", "to forget", "bytes of tables for a record")
+    report.table(f"{data.name}: changes, one record at a time, one thread, medians", head, rows)
 
 
 # Faiss ---------------------------------------------------------------------------------------------------------------
@@ -186,11 +207,14 @@ def main(command: list[str] | None = None) -> None:
     cli = parser(__doc__ or "")
     cli.add_argument("--tables", type=int, nargs="*", default=[1, 2, 4], help="part 'sweep': numbers of tables")
     cli.add_argument("--key-bits", type=int, nargs="*", default=[8, 10, 12], help="part 'sweep': bits of a key")
-    cli.add_argument("--sizes", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000], help="part 'growth'")
+    cli.add_argument(
+        "--sizes", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000], help="parts 'growth' and 'changes'"
+    )
     cli.add_argument("--target", type=float, default=0.9, help="part 'growth': recall to reach")
+    cli.add_argument("--changes", type=int, default=4000, help="part 'changes': records")
     cli.add_argument("--faiss-key-bits", type=int, default=16, help="part 'faiss': bits of Faiss's keys")
     cli.add_argument("--flips", type=int, default=5, help="part 'faiss': the most bits that Faiss flips")
-    run_parts("tables", cli, command, {"sweep": sweep, "growth": growth, "faiss": faiss})
+    run_parts("tables", cli, command, {"sweep": sweep, "growth": growth, "changes": changes, "faiss": faiss})
 
 
 if __name__ == "__main__":

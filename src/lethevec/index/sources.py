@@ -31,7 +31,7 @@ EXPECTED = 100_000
 #: Defaults, measured on sets of 25,000 to 331,000 records: see docs/tables.md.
 TABLES = 1
 ROWS_PER_BUCKET = 1000
-SHARE_SCALE, SHARE_POWER = 2.2, -0.115
+SHARE_SCALE, SHARE_POWER = 3.3, -0.115
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000

@@ -59,9 +59,9 @@ CENTRED_FROM = 16
 WEIGHT_OF_TABLE = 255
 #: Which share of the rows looked at, and how many for each that is asked for, pass the estimates by key and signature.
 PASS_SHARE = 0.003
-PASS_PER_HIT = 10.0
+PASS_PER_HIT = 15.0
 #: The effort whose buckets the reference set is taken from: the least that a search looks into.
-REFERENCE = 0.2
+REFERENCE = 0.13
 #: A rank so many times the size of the reference set lets everything pass.
 FAR_BEYOND = 4.0
 
@@ -200,7 +200,7 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
     """
     looked = probes_for(1.0, probes, records, allowed) * allowed / (1 << b)  # in buckets of average size
     base = PASS_SHARE * looked + PASS_PER_HIT * k
-    fixed = max((4.0 * k + 16.0) * L, math.ceil(0.5 * base))  # more than `filter_rank` asks for at effort 1
+    fixed = max((4.0 * k + 16.0) * L, math.ceil(base / 3.0))  # more than `filter_rank` asks for at effort 1
     return TablePlan(
         reference=probes_for(REFERENCE, probes, records, allowed),
         limit=probes_for(effort, probes, records, allowed),
@@ -279,7 +279,7 @@ def _ranked(best: list[int], rank: float) -> float:
 
 def filter_rank(k: int, effort: float) -> float:
     """Place among the estimates by code of the reference set that a candidate must reach."""
-    return float(np.ceil(max(float(k), effort * (1.6 * k + 8.0))))
+    return float(np.ceil(max(float(k), effort * (2.4 * k + 12.0))))
 
 
 def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
