@@ -54,6 +54,24 @@ def test_all_effort_is_exact(problem, metric):
         np.testing.assert_array_equal(distances, true)
 
 
+@pytest.mark.parametrize(("dim", "centres"), [(32, 2000), (128, 2000), (48, 100)])
+def test_effort_one_finds_most_by_default(dim, centres):
+    """As with the other sources it is meant for a recall of 0.95; here without a look at all records."""
+    rng = np.random.default_rng(dim)
+    n, asked = 60_000, 50
+    middles = rng.normal(size=(centres, dim))[rng.integers(0, centres, n + asked)]
+    points = (middles + 0.5 * rng.normal(size=(n + asked, dim))).astype(np.float32)
+    x, queries = points[:n], points[n:]
+    index = Index(dim, metric="l2", source="tables", expected=n)
+    index.add(x, ids=range(n))
+    hits = index.search(queries, 10)
+    squares = (x.astype(np.float64) ** 2).sum(axis=1) - 2.0 * queries.astype(np.float64) @ x.T.astype(np.float64)
+    true = np.argpartition(squares, 10, axis=1)[:, :10]
+    found = [len(set(one) & set(other)) for one, other in zip(hits.ids.tolist(), true.tolist(), strict=True)]
+    assert np.mean(found) >= 9.5
+    assert hits.work.scanned < 0.97 * n * asked
+
+
 def test_it_looks_at_part_of_the_records_and_finds_most(problem):
     x, queries = problem
     index = built(x, key_bits=8, probes=120)
