@@ -74,6 +74,7 @@ test-native:
 	build/native-tests/golden_check $(GOLDEN)
 	build/native-tests/agreement_check
 	build/native-tests/no_memory
+	build/native-tests/registers_check
 
 test-neon:
 	@$(call need,cmake,cmake)
@@ -83,6 +84,7 @@ test-neon:
 	cmake --build build/neon-tests --parallel
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/golden_check $(GOLDEN) scalar neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/agreement_check neon
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/registers_check
 
 # The native core under sanitizers: stray reads and undefined behaviour, and races between a writer and its readers.
 test-asan:
