@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
+CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*/*.h native/*/*/*.cpp tests/native/*.h tests/native/*.cpp)
 
 .PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan
 
@@ -41,6 +42,7 @@ test: $(VENV)/.installed-test
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	@# mypy looks for the stub of the compiled module beside the sources, not where the build installs it.
 	@cp $(VENV)/lib/python3*/site-packages/lethevec/_core.pyi src/lethevec/
 	$(BIN)/mypy
@@ -62,6 +64,7 @@ test-wheel: $(VENV)/.needs-package
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(CPP)
 
 # The kernels by themselves, without Python, against the golden files: here, and for aarch64 under an emulator.
 GOLDEN := tests/golden/hashing-v1.bin

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "dispatch.h"
-#include "wipe.h"
+#include "kernels/dispatch.h"
+#include "memory/wipe.h"
 
 namespace lethevec::digest {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "registers.h"
+#include "memory/registers.h"
 
 namespace lethevec {
 

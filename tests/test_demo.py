@@ -95,7 +95,7 @@ def test_recall_of_each_family(output):
 
 def test_faiss_or_how_to_get_it(output):
     pytest.importorskip("faiss")
-    found = re.search(r"lethevec\.Index, as it comes +([\d.]+)", output)
+    found = re.search(r"lethevec\.Index, defaults +([\d.]+)", output)
     assert found is not None
     assert float(found[1]) >= 0.95
     assert re.search(r"faiss\.IndexFlatIP \(exact\) +1\.000", output)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from lethevec.progress import Progress
+from lethevec._progress import Progress
 
 
 class FakeTerminal(io.StringIO):

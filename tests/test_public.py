@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import lethevec
-from lethevec import errors, hashing, reference
+from lethevec import _hashing, errors, reference
 
-MODULES = [lethevec, errors, hashing, reference]
+MODULES = [lethevec, errors, _hashing, reference]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
@@ -121,9 +121,9 @@ def test_import_is_light():
         "random",
         "lzma",
         "inspect",
-        "lethevec.waiting",
+        "lethevec._waiting",
     ]
-    heavy += ["lethevec.store", "lethevec.datasets", "lethevec.cli", "lethevec.demo"]
+    heavy += ["lethevec._store", "lethevec.datasets", "lethevec.cli", "lethevec.demo"]
     # NumPy loads things of its own.
     code = f"import sys, numpy; had = set(sys.modules); import lethevec; print(set({heavy}) & set(sys.modules) - had)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -157,6 +157,6 @@ def test_unknown_ids_read_like_a_message():
     assert str(errors.UnknownIdError("ids: unknown 7")) == "ids: unknown 7"
 
 
-@pytest.mark.parametrize("name", ["lethevec.reference", "lethevec.hashing", "lethevec.errors", "lethevec.vectors"])
+@pytest.mark.parametrize("name", ["lethevec.reference", "lethevec._hashing", "lethevec.errors", "lethevec._vectors"])
 def test_documented_modules_import(name):
     assert importlib.import_module(name).__name__ == name

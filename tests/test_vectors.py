@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lethevec._vectors import MAX_NORM, as_vectors
 from lethevec.errors import VectorError
-from lethevec.vectors import MAX_NORM, as_vectors
 
 
 def assert_checked(array, n, dim):
@@ -137,13 +137,18 @@ def test_zero_vectors_when_a_direction_is_needed():
         as_vectors(x, 3, nonzero=True)
 
 
-def test_what_rounds_to_zero_has_no_direction():
-    with pytest.raises(VectorError, match="got 1 zero"):
+def test_what_rounds_to_zero_is_refused_as_too_short_and_not_as_zero():
+    with pytest.raises(VectorError, match=r"norms of at least 1e-12, .* the first in row 0: 1\.41e-60"):
         as_vectors([[1e-60, -1e-60]], 2, nonzero=True)
 
 
-def test_the_smallest_vector_has_a_direction():
-    assert as_vectors([[1e-45, 0.0]], 2, nonzero=True).any()
+def test_what_rounds_to_zero_has_no_direction_where_any_norm_is_taken():
+    with pytest.raises(VectorError, match="got 1 zero"):
+        as_vectors([[1e-60, -1e-60]], 2, nonzero=True, smallest=0.0)
+
+
+def test_the_smallest_vector_has_a_direction_where_any_norm_is_taken():
+    assert as_vectors([[1e-45, 0.0]], 2, nonzero=True, smallest=0.0).any()
 
 
 def test_the_name_is_the_callers():

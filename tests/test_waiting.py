@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lethevec.waiting import waiting
+from lethevec._waiting import waiting
 
 
 class Terminal(io.StringIO):

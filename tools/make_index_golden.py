@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 import lethevec
-from lethevec import reference
-from lethevec.index.snapshot import VERSION
+from lethevec import Auto, Pivots, Tables, reference
+from lethevec._index.snapshot import VERSION
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 DIM, RECORDS, QUERIES = 12, 40, 3
@@ -32,21 +32,14 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "empty": {"source": "scan"},
     "tables": {
         "metric": "cosine",
-        "source": "tables",
+        "source": Tables(tables=2, key_bits=3, probes=5, expected=40),
         "bits": 2 * DIM,
-        "key_bits": 3,
-        "tables": 2,
-        "probes": 5,
-        "expected": 40,
     },
     "pivots": {
         "metric": "l2",
-        "source": "pivots",
-        "cell_size": 5,
-        "refine": 1,
-        "key": "00112233445566778899aabbccddeeff",
+        "source": Pivots(cell_size=5, refine=True, key="00112233445566778899aabbccddeeff"),
     },
-    "auto": {"metric": "ip", "pivots_from": 30, "cell_size": 6},
+    "auto": {"metric": "ip", "source": Auto(pivots_from=30, pivots=Pivots(cell_size=6))},
 }
 
 
@@ -69,7 +62,7 @@ def make(name: str) -> tuple[bytes, dict[str, Any]]:
         data = (Path(folder) / "snapshot").read_bytes()
     hits = index.search(x[RECORDS:], k=4)
     known = {
-        "arguments": {"dim": DIM, **CONFIGURATIONS[name]},
+        "config": json.loads(index.config.canonical()),
         "records": len(index),
         "digest": index.digest(),
         "ids": hits.ids.tolist(),

@@ -1,7 +1,7 @@
 // Bits of a code, written in order: bit j of the code is bit j % 8, from the least significant, of byte j / 8.
 #pragma once
 
-#include "lanes.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 

@@ -1,8 +1,8 @@
 // The kernel of the candidate source "tables": which rows of buckets have a signature like the query's.
-#include "block_scores.h"
-#include "kernels.h"
-#include "lanes.h"
-#include "wide_scores.h"
+#include "kernels/block_scores.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+#include "kernels/wide_scores.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -21,13 +21,14 @@ LETHEVEC_INLINE uint32_t reaching(const uint8_t* scores, uint8_t least) {
 #endif
 }
 
-// How near to ask for memory: into the second cache. The first has room for few lines on their way, and the rest would wait.
+// How near to ask for memory: into the second cache. The first has room for few lines on their way, and the rest would
+// wait.
 constexpr int NEAR = 2;
 // How much of the next run: the hardware sees by then that one line comes after the other.
 constexpr int64_t LEAP = 1024;
 
-// The smallest score of a row of a run that reaches the threshold. Every point of a score adds two. The largest score there is may be
-// too low.
+// The smallest score of a row of a run that reaches the threshold. Every point of a score adds two. The largest score
+// there is may be too low.
 LETHEVEC_INLINE int32_t least_score(const BucketRun& run, int32_t threshold) {
     const int32_t needed = (threshold - run.base + 1) / 2;
     return needed < 0 ? 0 : needed;
@@ -47,11 +48,13 @@ LETHEVEC_INLINE void ask_for(const uint8_t* signatures, int64_t bytes) {
 
 // Where there is one table of buckets, the query's tables for it stay in registers.
 template <int BYTES, bool ONE>
-int64_t scan_wide(const ScanQuery* queries, const BucketRun* runs, int64_t n, int64_t room, int32_t threshold, BucketRows found) {
+int64_t scan_wide(const ScanQuery* queries, const BucketRun* runs, int64_t n, int64_t room, int32_t threshold,
+                  BucketRows found) {
     constexpr int TABLES = static_cast<int>(wide_tables(BYTES) / 64);
-    alignas(64) static constexpr uint8_t ROWS[PAIR] = {
-        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-        32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    alignas(64) static constexpr uint8_t ROWS[PAIR] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                                       32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                                       48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
     const __m512i all = _mm512_load_si512(ROWS);
     __m512i tables[TABLES];
     for (int t = 0; ONE && t < TABLES; ++t) tables[t] = kept(queries[0].wide + 64 * t);
@@ -76,7 +79,8 @@ int64_t scan_wide(const ScanQuery* queries, const BucketRun* runs, int64_t n, in
                 _mm512_storeu_si512(found.places + count + k, _mm512_add_epi32(_mm512_cvtepu8_epi32(sixteen), first));
                 _mm512_storeu_si512(found.estimates + count + k, _mm512_add_epi32(_mm512_add_epi32(wide, wide), base));
             };
-            // Sixteen rows are written at once, however many there are: that cannot be predicted, but it is rarely more.
+            // Sixteen rows are written at once, however many there are: that cannot be predicted, but it is rarely
+            // more.
             write(0, _mm512_castsi512_si128(rows), _mm512_castsi512_si128(scores));
             if (many > 16) {
                 write(16, _mm512_extracti32x4_epi32(rows, 1), _mm512_extracti32x4_epi32(scores, 1));
@@ -93,8 +97,8 @@ int64_t scan_wide(const ScanQuery* queries, const BucketRun* runs, int64_t n, in
 
 // Calls `sum` for the scores of `apart` rows, and for which of them reach the least.
 template <class Sum>
-LETHEVEC_INLINE int64_t scan_runs(const ScanQuery* queries, const BucketRun* runs, int64_t n, int64_t room, int64_t apart,
-                                  int32_t threshold, BucketRows found, Sum sum) {
+LETHEVEC_INLINE int64_t scan_runs(const ScanQuery* queries, const BucketRun* runs, int64_t n, int64_t room,
+                                  int64_t apart, int32_t threshold, BucketRows found, Sum sum) {
     constexpr uint64_t LAST = uint64_t{1} << 63;  // for when there are none
     alignas(64) uint8_t scores[PAIR];
     int64_t count = 0;
@@ -114,7 +118,8 @@ LETHEVEC_INLINE int64_t scan_runs(const ScanQuery* queries, const BucketRun* run
                 found.estimates[count + k] = run.base + 2 * int32_t{scores[r]};
                 mask &= mask - 1;
             };
-            // How many there are cannot be predicted, but it is rarely more than two: so many are written without a look.
+            // How many there are cannot be predicted, but it is rarely more than two: so many are written without a
+            // look.
             write(0);
             write(1);
             for (int64_t k = 2; k < many; ++k) write(k);
@@ -126,14 +131,15 @@ LETHEVEC_INLINE int64_t scan_runs(const ScanQuery* queries, const BucketRun* run
 
 }  // namespace
 
-int64_t scan_buckets(const ScanQuery* queries, [[maybe_unused]] int64_t tables, const BucketRun* runs, int64_t n, int64_t room, int32_t threshold,
-                     BucketRows found) {
+int64_t scan_buckets(const ScanQuery* queries, [[maybe_unused]] int64_t tables, const BucketRun* runs, int64_t n,
+                     int64_t room, int32_t threshold, BucketRows found) {
     const int64_t bytes = queries[0].bytes;
 #if defined(LETHEVEC_ISA_AVX512)
     if (room >= PAIR && queries[0].wide && bytes > 0)
         return with_bytes(bytes, [&](auto constant) {
             constexpr int BYTES = decltype(constant)::count;
-            return (tables == 1 ? scan_wide<BYTES, true> : scan_wide<BYTES, false>)(queries, runs, n, room, threshold, found);
+            return (tables == 1 ? scan_wide<BYTES, true> : scan_wide<BYTES, false>)(queries, runs, n, room, threshold,
+                                                                                    found);
         });
 #endif
     if (room >= PAIR)
@@ -141,7 +147,8 @@ int64_t scan_buckets(const ScanQuery* queries, [[maybe_unused]] int64_t tables, 
                          [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {
                              const uint8_t* blocks[2] = {at, at + BLOCK};
                              sum_blocks<2, PAIR>(query, blocks, 0, bytes, scores);
-                             return reaching(scores, least) | static_cast<uint64_t>(reaching(scores + BLOCK, least)) << BLOCK;
+                             return reaching(scores, least) | static_cast<uint64_t>(reaching(scores + BLOCK, least))
+                                                                  << BLOCK;
                          });
     return scan_runs(queries, runs, n, room, BLOCK, threshold, found,
                      [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {

@@ -1,13 +1,13 @@
 // Which cells of the source "pivots" a query looks into, and in which order.
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
 namespace {
 
-// sum_j query_j mean_j of MEANS cells. Numbers of seven bits, the query's shifted to be positive: no pair of products exceeds
-// sixteen bits.
+// sum_j query_j mean_j of MEANS cells. Numbers of seven bits, the query's shifted to be positive: no pair of products
+// exceeds sixteen bits.
 LETHEVEC_INLINE void mean_scores(const uint8_t* query, int64_t groups, const int8_t* at, int32_t* to) {
 #if defined(LETHEVEC_ISA_AVX512)
     // Four sums, so that none waits for another.
@@ -32,7 +32,8 @@ LETHEVEC_INLINE void mean_scores(const uint8_t* query, int64_t groups, const int
         __builtin_memcpy(&four, query + 4 * g, 4);
         const __m256i q = _mm256_set1_epi32(four);
         const __m256i a = _mm256_maddubs_epi16(q, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + g * 64)));
-        const __m256i c = _mm256_maddubs_epi16(q, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + g * 64 + 32)));
+        const __m256i c =
+            _mm256_maddubs_epi16(q, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + g * 64 + 32)));
         low = _mm256_add_epi32(low, _mm256_madd_epi16(a, ones));
         high = _mm256_add_epi32(high, _mm256_madd_epi16(c, ones));
     }
@@ -97,7 +98,8 @@ LETHEVEC_INLINE int64_t choose_from(const float* keys, const uint32_t* sizes, in
         const __mmask16 in = n - c >= 16 ? 0xffff : static_cast<__mmask16>((1u << (n - c)) - 1u);
         const __m512i size = _mm512_maskz_loadu_epi32(in, sizes + c);
         const __mmask16 filled = _mm512_test_epi32_mask(size, size);
-        const __mmask16 take = _mm512_mask_cmp_ps_mask(filled, _mm512_maskz_loadu_ps(in, keys + c), _mm512_set1_ps(low), _CMP_NLT_UQ);
+        const __mmask16 take =
+            _mm512_mask_cmp_ps_mask(filled, _mm512_maskz_loadu_ps(in, keys + c), _mm512_set1_ps(low), _CMP_NLT_UQ);
         // Only the lanes that are taken may be written: there may be no more room.
         const __m512i taken = _mm512_maskz_compress_epi32(take, cells);
         const int count = __builtin_popcount(take);
@@ -112,8 +114,8 @@ LETHEVEC_INLINE int64_t choose_from(const float* keys, const uint32_t* sizes, in
     return chosen;
 }
 
-// A key that at least `wanted` of the keys reach, and not many more: that of the largest of groups of keys which as many groups
-// reach. Minus infinity where there are too few groups.
+// A key that at least `wanted` of the keys reach, and not many more: that of the largest of groups of keys which as
+// many groups reach. Minus infinity where there are too few groups.
 LETHEVEC_INLINE float low_by_groups(const float* keys, int64_t n, int64_t wanted) {
     constexpr int64_t WIDE = 16, MOST = 1024;
     int64_t deep = n / (3 * wanted);
@@ -155,7 +157,8 @@ int64_t choose_cells(const float* keys, const uint32_t* sizes, int64_t n, int64_
         const int64_t chosen = choose_from(keys, sizes, n, low_by_groups(keys, n, wanted), out);
         if (chosen >= wanted) return keep_best(keys, out, chosen, wanted);  // otherwise some were empty
     }
-    // Halves the interval of keys until about as many are in it as are wanted: which there are too many of does not matter.
+    // Halves the interval of keys until about as many are in it as are wanted: which there are too many of does not
+    // matter.
     float low = keys[0], high = keys[0];
     for (int64_t c = 0; c < n; ++c) {
         low = keys[c] < low ? keys[c] : low;

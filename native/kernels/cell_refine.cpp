@@ -1,7 +1,7 @@
 // The second stage of the source "pivots": estimated distances by all planes, for the rows that the first stage kept.
-#include "disagreement.h"
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/disagreement.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -71,7 +71,8 @@ LETHEVEC_INLINE void refine_all(const CellTails& q, const uint32_t* const* tails
 
 }  // namespace
 
-void refine_cells(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n, float* distances) {
+void refine_cells(const CellTails& query, const uint32_t* const* tails, const CellFound& found, int64_t n,
+                  float* distances) {
     // The sizes of four planes at the common dimensions, where the loop over words unrolls.
     if (query.words == 9) return refine_all<9>(query, tails, found, n, distances);
     if (query.words == 10) return refine_all<10>(query, tails, found, n, distances);

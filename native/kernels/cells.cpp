@@ -1,8 +1,8 @@
 // The first stage of the source "pivots": which rows of cells are near enough, by one plane of their codes.
-#include "block_scores.h"
-#include "kernels.h"
-#include "lanes.h"
-#include "wide_scores.h"
+#include "kernels/block_scores.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+#include "kernels/wide_scores.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -60,16 +60,19 @@ LETHEVEC_INLINE uint32_t at_least(f32s a, f32s b) {
 #endif
 }
 
-// Which of the rows of a pair may be found. `masks` has those of its blocks, or is null for all. A pair has a row at least.
+// Which of the rows of a pair may be found. `masks` has those of its blocks, or is null for all. A pair has a row at
+// least.
 LETHEVEC_INLINE uint64_t permitted(const CellPair& pair, const uint32_t* masks) {
     uint64_t mask = ~uint64_t{0} >> (PAIR - pair.rows);
     if (masks) mask &= masks[0] | (pair.rows > BLOCK ? static_cast<uint64_t>(masks[1]) << BLOCK : 0);
     return mask;
 }
 
-// Writes rows of a pair from `count` on, and returns how many there are: those of a mask, or all, as many as it had when full.
+// Writes rows of a pair from `count` on, and returns how many there are: those of a mask, or all, as many as it had
+// when full.
 template <class Score>
-LETHEVEC_INLINE int64_t take(const CellPair& pair, const Score* scores, uint64_t mask, const CellFound& found, int64_t count) {
+LETHEVEC_INLINE int64_t take(const CellPair& pair, const Score* scores, uint64_t mask, const CellFound& found,
+                             int64_t count) {
     const int64_t before = count;
     for (; mask; mask &= mask - 1) {
         const auto r = static_cast<uint32_t>(__builtin_ctzll(mask));
@@ -102,16 +105,19 @@ LETHEVEC_INLINE f32s scores_from(const PairScores& scores, int r) {
     return (f32s)_mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(0x1111111111111111u, bytes, scores.sums));
 }
 
-alignas(64) constexpr uint8_t SLOTS[PAIR] = {
-    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+alignas(64) constexpr uint8_t SLOTS[PAIR] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                             16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                             32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                             48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 
-// Sixteen at a time, and these even where there are none: how many there are cannot be predicted, that there are hardly ever more
-// can. What is too many lies where the rows of this pair have room.
-LETHEVEC_INLINE int64_t take(const CellPair& pair, const PairScores& scores, uint64_t mask, const CellFound& found, int64_t count) {
+// Sixteen at a time, and these even where there are none: how many there are cannot be predicted, that there are hardly
+// ever more can. What is too many lies where the rows of this pair have room.
+LETHEVEC_INLINE int64_t take(const CellPair& pair, const PairScores& scores, uint64_t mask, const CellFound& found,
+                             int64_t count) {
     __m512i slots = _mm512_maskz_compress_epi8(mask, _mm512_load_si512(SLOTS));
     __m512i sums = _mm512_maskz_compress_epi8(mask, scores.sums);
-    const __m512i first = _mm512_set1_epi32(static_cast<int>(pair.place)), group = _mm512_set1_epi32(static_cast<int>(pair.group));
+    const __m512i first = _mm512_set1_epi32(static_cast<int>(pair.place)),
+                  group = _mm512_set1_epi32(static_cast<int>(pair.group));
     const int64_t kept = __builtin_popcountll(mask);
     for (int64_t at = 0;;) {
         const __m512i places = _mm512_add_epi32(first, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(slots)));
@@ -125,7 +131,8 @@ LETHEVEC_INLINE int64_t take(const CellPair& pair, const PairScores& scores, uin
         sums = _mm512_alignr_epi64(sums, sums, 2);
     }
 }
-LETHEVEC_INLINE int64_t take_all(const CellPair& pair, const PairScores& scores, const CellFound& found, int64_t count) {
+LETHEVEC_INLINE int64_t take_all(const CellPair& pair, const PairScores& scores, const CellFound& found,
+                                 int64_t count) {
     return take(pair, scores, permitted(pair, nullptr), found, count);
 }
 
@@ -136,8 +143,10 @@ LETHEVEC_INLINE void sum_pair(const ScanQuery& q, const uint8_t* codes, int64_t 
 #if defined(LETHEVEC_ISA_AVX512)
     if (q.wide) {
         __m512i sum = _mm512_setzero_si512();
-        if (to - from == CHUNK_BYTES) sum = pair_scores<CHUNK_BYTES>(q.wide + wide_tables(from), codes + from * PAIR);
-        else sum_wide<1, false>(q, codes, from, to, &sum);
+        if (to - from == CHUNK_BYTES)
+            sum = pair_scores<CHUNK_BYTES>(q.wide + wide_tables(from), codes + from * PAIR);
+        else
+            sum_wide<1, false>(q, codes, from, to, &sum);
         _mm512_storeu_si512(sums, sum);
         return;
     }
@@ -146,7 +155,8 @@ LETHEVEC_INLINE void sum_pair(const ScanQuery& q, const uint8_t* codes, int64_t 
     sum_blocks<2, PAIR>(q, blocks, from, to, sums);
 }
 
-// Calls `visit` with the scores of a pair. With the number of bytes known (it is not where BYTES is 0) they stay in a register.
+// Calls `visit` with the scores of a pair. With the number of bytes known (it is not where BYTES is 0) they stay in a
+// register.
 template <int BYTES, class Visit>
 LETHEVEC_INLINE void visit_scores(const ScanQuery& q, const uint8_t* codes, Visit visit) {
 #if defined(LETHEVEC_ISA_AVX512)
@@ -167,11 +177,12 @@ LETHEVEC_INLINE void visit_scores(const ScanQuery& q, const uint8_t* codes, Visi
 
 // Calls `visit` with each pair, its scores, and the masks of its blocks.
 template <int BYTES, class Visit>
-LETHEVEC_INLINE void each_pair(const ScanQuery& q, const CellPair* pairs, int64_t n, const uint32_t* masks, Visit visit) {
+LETHEVEC_INLINE void each_pair(const ScanQuery& q, const CellPair* pairs, int64_t n, const uint32_t* masks,
+                               Visit visit) {
     const int64_t bytes = BYTES > 0 ? BYTES : q.bytes;
     for (int64_t i = 0; i < n; ++i) {
-        // Pairs are scattered: one that comes later is asked for while this one is looked at. Into the second cache, as more can be
-        // on their way there; and in two loops, as the compiler unrolls no more than sixteen.
+        // Pairs are scattered: one that comes later is asked for while this one is looked at. Into the second cache, as
+        // more can be on their way there; and in two loops, as the compiler unrolls no more than sixteen.
         const uint8_t* later = pairs[i + CELL_AHEAD].at;
         for (int64_t g = 0; g < bytes; ++g) __builtin_prefetch(later + g * PAIR, 0, 2);
         for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(later + (bytes + g) * PAIR, 0, 2);
@@ -183,55 +194,59 @@ LETHEVEC_INLINE void each_pair(const ScanQuery& q, const CellPair* pairs, int64_
 
 // A function of its own for each number of bytes, so that constants stay in registers.
 template <int BYTES>
-__attribute__((noinline)) int64_t scan_pairs(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
-                                             const uint32_t* masks, const CellFound& to) {
+__attribute__((noinline)) int64_t scan_pairs(const ScanQuery& query, const CellPair* pairs, int64_t n,
+                                             const CellLimit* limits, const uint32_t* masks, const CellFound& to) {
     const CellFound found = to;
     const float gain = query.gain;
     const int64_t bytes = BYTES > 0 ? BYTES : query.bytes;
     int64_t count = 0;
-    each_pair<BYTES>(query, pairs, n, masks, [&](const CellPair& pair, const auto& scores, const uint32_t* of_pair)
-                                                 __attribute__((always_inline)) {
-        const CellLimit limit = limits[pair.group];
-        const uint8_t* numbers = pair.at + bytes * PAIR;
-        uint64_t mask = 0;
-        for (int r = 0; r < PAIR; r += LANES)
-            mask |= static_cast<uint64_t>(
-                        at_least(keys_of(gain, limit.shift, scores_from(scores, r), numbers + 4 * r), splat(limit.least)))
-                    << r;
-        count += take(pair, scores, mask & permitted(pair, of_pair), found, count);
-    });
+    each_pair<BYTES>(
+        query, pairs, n, masks,
+        [&](const CellPair& pair, const auto& scores, const uint32_t* of_pair) __attribute__((always_inline)) {
+            const CellLimit limit = limits[pair.group];
+            const uint8_t* numbers = pair.at + bytes * PAIR;
+            uint64_t mask = 0;
+            for (int r = 0; r < PAIR; r += LANES)
+                mask |= static_cast<uint64_t>(at_least(
+                            keys_of(gain, limit.shift, scores_from(scores, r), numbers + 4 * r), splat(limit.least)))
+                        << r;
+            count += take(pair, scores, mask & permitted(pair, of_pair), found, count);
+        });
     return count;
 }
 
 template <int BYTES>
-__attribute__((noinline)) int64_t score_pairs(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
-                                              const uint32_t* masks, const CellFound& to, float* near) {
+__attribute__((noinline)) int64_t score_pairs(const ScanQuery& query, const CellPair* pairs, int64_t n,
+                                              const CellLimit* limits, const uint32_t* masks, const CellFound& to,
+                                              float* near) {
     const CellFound found = to;
     const float gain = query.gain;
     const int64_t bytes = BYTES > 0 ? BYTES : query.bytes;
     int64_t count = 0;
-    each_pair<BYTES>(query, pairs, n, masks, [&](const CellPair& pair, const auto& scores, const uint32_t* of_pair)
-                                                 __attribute__((always_inline)) {
-        const CellLimit limit = limits[pair.group];
-        const uint8_t* numbers = pair.at + bytes * PAIR;
-        for (int r = 0; r < PAIR; r += LANES)
-            store(near + count + r, keys_of(gain, limit.shift, scores_from(scores, r), numbers + 4 * r) - splat(limit.least));
-        if (!of_pair) {
-            count += take_all(pair, scores, found, count);
-            return;
-        }
-        int64_t at = count;
-        const uint64_t allowed = permitted(pair, of_pair);
-        for (uint64_t mask = allowed; mask; mask &= mask - 1) near[at++] = near[count + __builtin_ctzll(mask)];
-        count += take(pair, scores, allowed, found, count);
-    });
+    each_pair<BYTES>(
+        query, pairs, n, masks,
+        [&](const CellPair& pair, const auto& scores, const uint32_t* of_pair) __attribute__((always_inline)) {
+            const CellLimit limit = limits[pair.group];
+            const uint8_t* numbers = pair.at + bytes * PAIR;
+            for (int r = 0; r < PAIR; r += LANES)
+                store(near + count + r,
+                      keys_of(gain, limit.shift, scores_from(scores, r), numbers + 4 * r) - splat(limit.least));
+            if (!of_pair) {
+                count += take_all(pair, scores, found, count);
+                return;
+            }
+            int64_t at = count;
+            const uint64_t allowed = permitted(pair, of_pair);
+            for (uint64_t mask = allowed; mask; mask &= mask - 1) near[at++] = near[count + __builtin_ctzll(mask)];
+            count += take(pair, scores, allowed, found, count);
+        });
     return count;
 }
 
 }  // namespace
 
-int64_t scan_cells(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits, const uint32_t* masks,
-                   CellFound found) {
+int64_t scan_cells(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
+                   const uint32_t* masks, CellFound found) {
 #if defined(LETHEVEC_ISA_AVX512)
     if (query.wide && query.bytes <= CHUNK_BYTES)
         return with_bytes(query.bytes, [&](auto bytes) __attribute__((always_inline)) {
@@ -241,8 +256,8 @@ int64_t scan_cells(const ScanQuery& query, const CellPair* pairs, int64_t n, con
     return scan_pairs<0>(query, pairs, n, limits, masks, found);
 }
 
-int64_t score_cells(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits, const uint32_t* masks,
-                    CellFound found, float* near) {
+int64_t score_cells(const ScanQuery& query, const CellPair* pairs, int64_t n, const CellLimit* limits,
+                    const uint32_t* masks, CellFound found, float* near) {
 #if defined(LETHEVEC_ISA_AVX512)
     if (query.wide && query.bytes <= CHUNK_BYTES)
         return with_bytes(query.bytes, [&](auto bytes) __attribute__((always_inline)) {

@@ -1,7 +1,7 @@
-// sum_j b_j values_j over d bits of a code that begin at bit `from`, in double precision, over eight lanes and then pairwise:
-// the spec's lane_sum.
-#include "directions.h"
-#include "kernels.h"
+// sum_j b_j values_j over d bits of a code that begin at bit `from`, in double precision, over eight lanes and then
+// pairwise: the spec's lane_sum.
+#include "kernels/directions.h"
+#include "kernels/kernels.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -36,7 +36,8 @@ double code_sum(const uint8_t* code, int64_t from, const float* values, int64_t 
     if (shift == 0)
         for (; j + 8 <= d; j += 8) sum = sum + turned(values + j, at[j / 8]);
     else
-        for (; j + 8 <= d; j += 8) sum = sum + turned(values + j, (at[j / 8] | static_cast<uint32_t>(at[j / 8 + 1]) << 8) >> shift);
+        for (; j + 8 <= d; j += 8)
+            sum = sum + turned(values + j, (at[j / 8] | static_cast<uint32_t>(at[j / 8 + 1]) << 8) >> shift);
     if (j == d) return pairwise(sum);
     // The last byte, or two, as far as there are bits.
     float rest[8] = {};

@@ -1,8 +1,8 @@
-// The norm of a row and its direction, and the sum that aligns a code with a row, as the spec's `norms`, `directions` and
-// `alignment`: in double precision, where squares of floats are exact, over eight lanes (j % 8), then pairwise.
+// The norm of a row and its direction, and the sum that aligns a code with a row, as the spec's `norms`, `directions`
+// and `alignment`: in double precision, where squares of floats are exact, over eight lanes (j % 8), then pairwise.
 #pragma once
 
-#include "lanes.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -35,7 +35,9 @@ LETHEVEC_INLINE double pairwise(const f64x8& v) {
 // Two halves: as one vector of 64 bytes it would be kept in memory where registers have 32.
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef double f64x4 __attribute__((vector_size(32)));
-struct __attribute__((packed, may_alias)) f32x4_unaligned { f32x4 v; };
+struct __attribute__((packed, may_alias)) f32x4_unaligned {
+    f32x4 v;
+};
 struct f64x8 {
     f64x4 low, high;
 };

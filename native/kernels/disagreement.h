@@ -1,11 +1,12 @@
 // In which of its later bits a code differs from a query, by the weights of those bits.
 #pragma once
 
-#include "lanes.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
-LETHEVEC_INLINE uint32_t disagreement(const uint32_t* code, const uint32_t* query, const uint8_t* weights, int64_t words) {
+LETHEVEC_INLINE uint32_t disagreement(const uint32_t* code, const uint32_t* query, const uint8_t* weights,
+                                      int64_t words) {
 #if defined(LETHEVEC_ISA_AVX512)
     // The weights of 64 bits at once, by a mask of those that differ.
     __m512i total = _mm512_setzero_si512();
@@ -23,14 +24,15 @@ LETHEVEC_INLINE uint32_t disagreement(const uint32_t* code, const uint32_t* quer
     }
     return static_cast<uint32_t>(_mm512_reduce_add_epi64(total));
 #elif defined(LETHEVEC_ISA_AVX2)
-    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3,
-                                            3, 3, 3, 3, 3);
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
+                                            3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
     __m256i total = _mm256_setzero_si256();
     for (int64_t i = 0; i < words; ++i) {
         const __m256i word = _mm256_set1_epi32(static_cast<int>(code[i] ^ query[i]));
         const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, spread), bit), bit);
-        const __m256i kept = _mm256_and_si256(set, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + i * 32)));
+        const __m256i kept =
+            _mm256_and_si256(set, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + i * 32)));
         total = _mm256_add_epi64(total, _mm256_sad_epu8(kept, _mm256_setzero_si256()));
     }
     const __m128i pair = _mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));

@@ -1,9 +1,9 @@
 // The ChaCha20 keystream (RFC 8439, nonce 0, counters 0 to 31) of a key, added to 1024 sums of sixteen bits.
 //
-// Eight blocks are made side by side, one in each lane, and added up as they come: sums[(g * 16 + w) * 8 + b] holds the two
-// halves of word w of block 8 g + b. Untangling that order once at the end is cheaper than for every record.
-#include "kernels.h"
-#include "lanes.h"
+// Eight blocks are made side by side, one in each lane, and added up as they come: sums[(g * 16 + w) * 8 + b] holds the
+// two halves of word w of block 8 g + b. Untangling that order once at the end is cheaper than for every record.
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 

@@ -1,10 +1,10 @@
 // The Walsh-Hadamard transform in place, with a factor on the way in and one on the way out.
 //
-// Butterflies (a + b, a - b), widest stride first, as in the spec. Each element meets the same operations in the same order
-// however the passes are cut into blocks, so blocks are cut to fit the registers.
+// Butterflies (a + b, a - b), widest stride first, as in the spec. Each element meets the same operations in the same
+// order however the passes are cut into blocks, so blocks are cut to fit the registers.
 #pragma once
 
-#include "lanes.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -28,8 +28,8 @@ struct ByTable {
 template <int K, class In, class Out>
 LETHEVEC_INLINE void transform_block(float* x, int64_t at, In in, Out out) {
     f32s r[K];
-    // The first stage reads what it needs itself: of a loop that only fills r, GCC makes a copy through memory, in pieces that
-    // the stages then have to wait for.
+    // The first stage reads what it needs itself: of a loop that only fills r, GCC makes a copy through memory, in
+    // pieces that the stages then have to wait for.
     if (K == 1) r[0] = in.apply(load(x + at), at);
     for (int k = 0; k < K / 2; ++k) {
         const int64_t j = at + k * LANES, across = j + K / 2 * LANES;

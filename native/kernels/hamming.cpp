@@ -1,9 +1,9 @@
 // Hamming distances of blocks of codes to a few queries at a time.
 //
-// Codes lie interleaved, so that a register has the same word of as many codes: their counts need no adding up across it, and a
-// word that was read serves all queries of the group.
-#include "kernels.h"
-#include "lanes.h"
+// Codes lie interleaved, so that a register has the same word of as many codes: their counts need no adding up across
+// it, and a word that was read serves all queries of the group.
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -45,8 +45,8 @@ using Counts = __m256i;
 
 // The bits of each half byte are looked up.
 LETHEVEC_INLINE __m256i bits_of_bytes(__m256i x) {
-    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3,
-                                           2, 3, 3, 4);
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2,
+                                           2, 3, 2, 3, 3, 4);
     const __m256i low = _mm256_set1_epi8(15);
     return _mm256_add_epi8(_mm256_shuffle_epi8(table, _mm256_and_si256(x, low)),
                            _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
@@ -64,7 +64,8 @@ LETHEVEC_INLINE void count(const uint32_t* queries, int64_t words, const uint32_
             for (int t = 0; t < TOGETHER; ++t) bytes[q][t] = _mm256_setzero_si256();
         for (int64_t w = from; w < to; ++w)
             for (int t = 0; t < TOGETHER; ++t) {
-                const __m256i code = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + w * BLOCK + t * WIDTH));
+                const __m256i code =
+                    _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + w * BLOCK + t * WIDTH));
                 for (int q = 0; q < Q; ++q) {
                     const __m256i other = _mm256_set1_epi32(static_cast<int>(queries[q * words + w]));
                     bytes[q][t] = _mm256_add_epi8(bytes[q][t], bits_of_bytes(_mm256_xor_si256(code, other)));
@@ -84,7 +85,9 @@ LETHEVEC_INLINE uint32_t at_most(Counts counts, uint32_t limit) {
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(counts, least))));
 }
 
-LETHEVEC_INLINE void write(Counts counts, uint32_t* out) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), counts); }
+LETHEVEC_INLINE void write(Counts counts, uint32_t* out) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), counts);
+}
 
 #elif defined(LETHEVEC_ISA_NEON)
 
@@ -149,8 +152,9 @@ LETHEVEC_INLINE void write(Counts counts, uint32_t* out) { *out = counts; }
 #endif
 
 template <int Q>
-void scan_group(const uint32_t* queries, int64_t words, const uint32_t* codes, const uint32_t* masks, int64_t blocks,
-                const uint32_t* limits, HammingFound* found) {
+void scan_group(const HammingTask& task, HammingFound* found) {
+    const int64_t words = task.words, blocks = task.blocks;
+    const uint32_t *queries = task.queries, *codes = task.codes, *masks = task.masks, *limits = task.limits;
     // As many registers of codes at once as leave room for the sums.
     constexpr int TOGETHER = WIDTH == 16 ? 2 : Q == 1 ? 4 : Q == 2 ? 2 : 1;
     for (int64_t b = 0; b < blocks; ++b)
@@ -176,13 +180,12 @@ void scan_group(const uint32_t* queries, int64_t words, const uint32_t* codes, c
 
 }  // namespace
 
-void hamming_scan(const uint32_t* queries, int64_t n, int64_t words, const uint32_t* codes, const uint32_t* masks,
-                  int64_t blocks, const uint32_t* limits, HammingFound* found) {
-    switch (n) {
-        case 1: return scan_group<1>(queries, words, codes, masks, blocks, limits, found);
-        case 2: return scan_group<2>(queries, words, codes, masks, blocks, limits, found);
-        case 3: return scan_group<3>(queries, words, codes, masks, blocks, limits, found);
-        case 4: return scan_group<4>(queries, words, codes, masks, blocks, limits, found);
+void hamming_scan(const HammingTask& task, HammingFound* found) {
+    switch (task.n) {
+        case 1: return scan_group<1>(task, found);
+        case 2: return scan_group<2>(task, found);
+        case 3: return scan_group<3>(task, found);
+        case 4: return scan_group<4>(task, found);
     }
 }
 

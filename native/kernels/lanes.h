@@ -1,10 +1,10 @@
 // The lanes of one instruction set: a vector of LANES floats and the few operations that the kernels need.
 //
-// Every kernel is written once over these and compiled once per instruction set. All arithmetic is element-wise and in a
-// fixed order, so the number of lanes cannot change a result: scalar code is the same program with one lane.
+// Every kernel is written once over these and compiled once per instruction set. All arithmetic is element-wise and in
+// a fixed order, so the number of lanes cannot change a result: scalar code is the same program with one lane.
 //
-// Kernel files include nothing that defines inline library functions (no <vector>, no <algorithm>): the linker keeps one
-// copy of such a function for the whole module, and it could be the one that was compiled for AVX-512.
+// Kernel files include nothing that defines inline library functions (no <vector>, no <algorithm>): the linker keeps
+// one copy of such a function for the whole module, and it could be the one that was compiled for AVX-512.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,9 @@ LETHEVEC_INLINE uint32_t nonnegative(f32s v) { return v >= 0.0f; }
 #else
 typedef float f32s __attribute__((vector_size(LANES * 4)));
 typedef int32_t i32s __attribute__((vector_size(LANES * 4)));
-struct __attribute__((packed, may_alias)) f32s_unaligned { f32s v; };
+struct __attribute__((packed, may_alias)) f32s_unaligned {
+    f32s v;
+};
 LETHEVEC_INLINE f32s load(const float* p) { return reinterpret_cast<const f32s_unaligned*>(p)->v; }
 LETHEVEC_INLINE void store(float* p, f32s v) { reinterpret_cast<f32s_unaligned*>(p)->v = v; }
 LETHEVEC_INLINE f32s splat(float c) { return c - f32s{}; }
@@ -56,7 +58,8 @@ LETHEVEC_INLINE uint32_t nonnegative(f32s v) {
 }
 #endif
 
-// a < b ? a : b, which is what the instruction of x86 does to the last bit; compilers make a comparison and a choice of it.
+// a < b ? a : b, which is what the instruction of x86 does to the last bit; compilers make a comparison and a choice of
+// it.
 LETHEVEC_INLINE f32s minimum(f32s a, f32s b) {
 #if defined(LETHEVEC_ISA_AVX512)
     return (f32s)_mm512_min_ps((__m512)a, (__m512)b);
@@ -78,7 +81,8 @@ LETHEVEC_INLINE f32s maximum(f32s a, f32s b) {
 // c where v >= 0, else -c.
 LETHEVEC_INLINE f32s signed_like(f32s v, f32s c) { return v >= 0.0f ? c : -c; }
 
-// a + v * sign for signs of 1 and -1. The product is exact, so the fused multiply-add rounds once, as the addition does.
+// a + v * sign for signs of 1 and -1. The product is exact, so the fused multiply-add rounds once, as the addition
+// does.
 LETHEVEC_INLINE f32s plus_signed(f32s a, f32s v, f32s sign) {
 #if defined(LETHEVEC_ISA_AVX512)
     return (f32s)_mm512_fmadd_ps((__m512)v, (__m512)sign, (__m512)a);

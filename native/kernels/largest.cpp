@@ -1,6 +1,6 @@
 // The rank-th largest of some numbers.
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -21,7 +21,8 @@ LETHEVEC_INLINE int64_t reaching(const float* numbers, int64_t n, float threshol
         for (int k = 0; k < 4; ++k)
             sum[k] = _mm512_mask_add_epi32(
                 sum[k], _mm512_cmp_ps_mask(_mm512_loadu_ps(numbers + i + 16 * k), least, _CMP_GE_OQ), sum[k], one);
-    count = _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_add_epi32(sum[0], sum[1]), _mm512_add_epi32(sum[2], sum[3])));
+    count =
+        _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_add_epi32(sum[0], sum[1]), _mm512_add_epi32(sum[2], sum[3])));
 #endif
     for (; i < n; ++i) count += numbers[i] >= threshold;
     return count;
@@ -40,7 +41,8 @@ LETHEVEC_INLINE uint32_t between(const float* numbers, float low, float high) {
     uint32_t mask = 0;
     for (int i = 0; i < STEP; i += 8) {
         const __m256 all = _mm256_loadu_ps(numbers + i);
-        const __m256 inside = _mm256_and_ps(_mm256_cmp_ps(all, least, _CMP_GE_OQ), _mm256_cmp_ps(all, most, _CMP_LT_OQ));
+        const __m256 inside =
+            _mm256_and_ps(_mm256_cmp_ps(all, least, _CMP_GE_OQ), _mm256_cmp_ps(all, most, _CMP_LT_OQ));
         mask |= static_cast<uint32_t>(_mm256_movemask_ps(inside)) << i;
     }
     return mask;
@@ -49,16 +51,15 @@ LETHEVEC_INLINE uint32_t between(const float* numbers, float low, float high) {
     for (int i = 0; i < STEP; ++i) any += (numbers[i] >= low) & (numbers[i] < high);
     if (any == 0) return 0;
     uint32_t mask = 0;
-    for (int i = 0; i < STEP; ++i)
-        mask |= static_cast<uint32_t>((numbers[i] >= low) & (numbers[i] < high)) << i;
+    for (int i = 0; i < STEP; ++i) mask |= static_cast<uint32_t>((numbers[i] >= low) & (numbers[i] < high)) << i;
     return mask;
 #endif
 }
 
 }  // namespace
 
-// Bisection between a number that enough reach and one that too few do, until there are only a few between the two: counting is
-// what lanes are good at, and no branch depends on a single number.
+// Bisection between a number that enough reach and one that too few do, until there are only a few between the two:
+// counting is what lanes are good at, and no branch depends on a single number.
 float largest(const float* numbers, int64_t n, int64_t rank) {
     if (rank < 1 || rank > n) return -INFINITE;
     f32s lows = splat(numbers[0]), highs = lows;
@@ -108,7 +109,8 @@ float largest(const float* numbers, int64_t n, int64_t rank) {
     };
     int64_t i = 0;
     for (; i + STEP <= n && found < below - above; i += STEP)
-        for (uint32_t mask = between(numbers + i, low, high); mask; mask &= mask - 1) keep(numbers[i + __builtin_ctz(mask)]);
+        for (uint32_t mask = between(numbers + i, low, high); mask; mask &= mask - 1)
+            keep(numbers[i + __builtin_ctz(mask)]);
     for (; i < n && found < below - above; ++i)
         if (numbers[i] >= low && numbers[i] < high) keep(numbers[i]);
     return few[rank - above - 1];

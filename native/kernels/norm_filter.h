@@ -1,9 +1,9 @@
-// A first test of eight-bit scores where a key needs the norm too, without the arithmetic and without the norm itself: for each of
-// sixteen classes of norms there is a least score that could do. What passes is tested exactly.
+// A first test of eight-bit scores where a key needs the norm too, without the arithmetic and without the norm itself:
+// for each of sixteen classes of norms there is a least score that could do. What passes is tested exactly.
 #pragma once
 
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -36,10 +36,11 @@ inline NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* nor
     filter.base = static_cast<uint8_t>(middle < 8 ? 0 : middle > 248 ? 240 : middle - 8);
     const double gain = kind == KEY_IP ? 1.0 : static_cast<double>(q.gain), most = gain * q.half;
     if (!(gain > 0.0) || !(threshold > -1e37f)) return filter;
-    // The key is norm * (a - norm), or norm * a, for a = gain * (2 score - half), each operation rounded: a key that should not
-    // reach the threshold may, by a few units in the last place of the largest number on the way.
+    // The key is norm * (a - norm), or norm * a, for a = gain * (2 score - half), each operation rounded: a key that
+    // should not reach the threshold may, by a few units in the last place of the largest number on the way.
     const double end = class_start(filter.base + 15u);
-    const double t = static_cast<double>(threshold) - 1e-6 * end * (most + end), root = t > 0.0 ? __builtin_sqrt(t) : 0.0;
+    const double t = static_cast<double>(threshold) - 1e-6 * end * (most + end),
+                 root = t > 0.0 ? __builtin_sqrt(t) : 0.0;
     for (uint32_t i = 1; i < 15; ++i) {
         const double low = class_start(filter.base + i), high = class_start(filter.base + i + 1);
         // The least a that does for some norm of the class: t/norm + norm is smallest at sqrt(t), t/norm at an end.

@@ -1,6 +1,6 @@
 // Rows against centres, many at a time: which centres can be nearest.
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -81,7 +81,8 @@ void products(const float* panels, int64_t count, int64_t d, const float* rows, 
         for (int64_t p = 0; p < count; ++p) {
             const float* panel = panels + p * PANEL * d;
             int64_t i = from;
-            for (; i + ROWS <= to; i += ROWS) panel_products<ROWS>(panel, d, rows + i * d, out + i * stride + p * PANEL, stride);
+            for (; i + ROWS <= to; i += ROWS)
+                panel_products<ROWS>(panel, d, rows + i * d, out + i * stride + p * PANEL, stride);
             for (; i < to; ++i) panel_products<1>(panel, d, rows + i * d, out + i * stride + p * PANEL, stride);
         }
     }

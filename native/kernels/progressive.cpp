@@ -1,8 +1,8 @@
 // Progressive codes: planes of falling weight, each the signs of what the planes before it left over.
-#include "bits.h"
-#include "directions.h"
-#include "kernels.h"
-#include "steps.h"
+#include "kernels/bits.h"
+#include "kernels/directions.h"
+#include "kernels/kernels.h"
+#include "kernels/steps.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 

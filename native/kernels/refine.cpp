@@ -1,7 +1,7 @@
 // The later stages, one record at a time: the remaining planes of its code, its true distance, its Hamming distance.
-#include "disagreement.h"
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/disagreement.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -15,16 +15,23 @@ LETHEVEC_INLINE void ask_for(const uint32_t* tail, int64_t words) {
 }
 
 template <int64_t WORDS>
-LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights,
-                                      int64_t words, uint32_t* out, float* factors) {
+LETHEVEC_INLINE void disagreements_of(const TailView& view, const uint32_t* const* tails, int64_t n, uint32_t* out,
+                                      float* factors) {
+    const uint32_t* query = view.signs;
+    const uint8_t* weights = view.weights;
+    const int64_t words = view.words;
     int64_t i = 0;
     for (; i < n && i < TAILS_AHEAD; ++i) ask_for(tails[i], words);
     i = 0;
 #if defined(LETHEVEC_ISA_AVX512)
     if (WORDS > 0) {
-        // The words of a code are masks for its weights; the parts of four rows, in the quarters of 64 bits, are added up together.
+        // The words of a code are masks for its weights; the parts of four rows, in the quarters of 64 bits, are added
+        // up together.
         const __m512i first = _mm512_loadu_si512(weights);
-        const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3 ? ~0ull : WORDS > 2 ? 0xffffffffull : 0ull, weights + 64);
+        const __m512i second = _mm512_maskz_loadu_epi8(WORDS > 3   ? ~0ull
+                                                       : WORDS > 2 ? 0xffffffffull
+                                                                   : 0ull,
+                                                       weights + 64);
         const auto words_at = [](const uint32_t* at, int64_t count) {
             uint64_t two = 0;
             __builtin_memcpy(&two, at, static_cast<uint64_t>(4 * count));
@@ -37,7 +44,8 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
                 if (i + k + TAILS_AHEAD < n) ask_for(tails[i + k + TAILS_AHEAD], words);
                 const uint32_t* tail = tails[i + k];
                 const __m512i zero = _mm512_setzero_si512();
-                __m512i sum = _mm512_sad_epu8(_mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first), zero);
+                __m512i sum =
+                    _mm512_sad_epu8(_mm512_maskz_mov_epi8(_kxor_mask64(words_at(tail + 1, 2), own), first), zero);
                 if (WORDS > 2) {
                     const __mmask64 rest = _kxor_mask64(words_at(tail + 3, WORDS - 2), own_second);
                     sum = _mm512_add_epi64(sum, _mm512_sad_epu8(_mm512_maskz_mov_epi8(rest, second), zero));
@@ -59,13 +67,12 @@ LETHEVEC_INLINE void disagreements_of(const uint32_t* const* tails, int64_t n, c
 
 }  // namespace
 
-void disagreements(const uint32_t* const* tails, int64_t n, const uint32_t* query, const uint8_t* weights, int64_t words,
-                   uint32_t* out, float* factors) {
+void disagreements(const TailView& query, const uint32_t* const* tails, int64_t n, uint32_t* out, float* factors) {
     // The sizes of the common dimensions with two planes, where weights can stay in registers.
-    if (words == 2) return disagreements_of<2>(tails, n, query, weights, words, out, factors);
-    if (words == 3) return disagreements_of<3>(tails, n, query, weights, words, out, factors);
-    if (words == 4) return disagreements_of<4>(tails, n, query, weights, words, out, factors);
-    disagreements_of<0>(tails, n, query, weights, words, out, factors);
+    if (query.words == 2) return disagreements_of<2>(query, tails, n, out, factors);
+    if (query.words == 3) return disagreements_of<3>(query, tails, n, out, factors);
+    if (query.words == 4) return disagreements_of<4>(query, tails, n, out, factors);
+    disagreements_of<0>(query, tails, n, out, factors);
 }
 
 namespace {
@@ -120,7 +127,9 @@ struct Product {
     LETHEVEC_INLINE f32s lanes(int64_t j) const { return load(a + j) * load(b + j); }
     LETHEVEC_INLINE float one(int64_t j) const { return a[j] * b[j]; }
 #if defined(LETHEVEC_ISA_AVX512)
-    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const { return load_some(a + j, which) * load_some(b + j, which); }
+    LETHEVEC_INLINE f32s some(int64_t j, __mmask16 which) const {
+        return load_some(a + j, which) * load_some(b + j, which);
+    }
 #endif
 };
 
@@ -154,8 +163,8 @@ namespace {
 
 // The bits of each half byte are looked up; sums of bytes stay below 256 for 31 registers.
 LETHEVEC_INLINE __m256i count_bits(__m256i x) {
-    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3,
-                                           2, 3, 3, 4);
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2,
+                                           2, 3, 2, 3, 3, 4);
     const __m256i low = _mm256_set1_epi8(15);
     return _mm256_add_epi8(_mm256_shuffle_epi8(table, _mm256_and_si256(x, low)),
                            _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
@@ -192,7 +201,8 @@ LETHEVEC_INLINE uint32_t hamming_of(const uint64_t* query, const uint64_t* code,
     __m512i total = _mm512_setzero_si512();
     for (int64_t i = 0; i < words; i += 8) {
         const __mmask8 in = words - i >= 8 ? 0xff : static_cast<__mmask8>((1u << (words - i)) - 1u);
-        const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi64(in, code + i), _mm512_maskz_loadu_epi64(in, query + i));
+        const __m512i x =
+            _mm512_xor_si512(_mm512_maskz_loadu_epi64(in, code + i), _mm512_maskz_loadu_epi64(in, query + i));
         total = _mm512_add_epi64(total, _mm512_popcnt_epi64(x));
     }
     return static_cast<uint32_t>(_mm512_reduce_add_epi64(total));
@@ -216,7 +226,8 @@ void hamming(const uint64_t* query, const uint64_t* codes, int64_t words, int64_
             const __m256i c = row_sums(code + 2 * words, query, words), d = row_sums(code + 3 * words, query, words);
             const __m256i ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
             const __m256i cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
-            const __m256i sums = _mm256_add_epi64(_mm256_permute2x128_si256(ab, cd, 0x20), _mm256_permute2x128_si256(ab, cd, 0x31));
+            const __m256i sums =
+                _mm256_add_epi64(_mm256_permute2x128_si256(ab, cd, 0x20), _mm256_permute2x128_si256(ab, cd, 0x31));
             const __m256i packed = _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
             _mm_storeu_si128(reinterpret_cast<__m128i*>(out + row), _mm256_castsi256_si128(packed));
         }

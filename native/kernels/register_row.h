@@ -1,15 +1,16 @@
 // A row that walks along a frame of hadamard steps, of a size that the compiler knows, with other work done on the way.
 //
-// A single row is a chain in which every transform waits for the one before it, and every stage of a transform for the stage
-// before. So the row stays in registers, where it fits, and the gaps are filled: `Fill` is work that nothing in the transform
-// waits for, taken in pieces between its operations. Those on the row and their order are those of steps.h.
+// A single row is a chain in which every transform waits for the one before it, and every stage of a transform for the
+// stage before. So the row stays in registers, where it fits, and the gaps are filled: `Fill` is work that nothing in
+// the transform waits for, taken in pieces between its operations. Those on the row and their order are those of
+// steps.h.
 //
-// Where two transforms overlap, the second waits for half of what the first gives: that half goes first, and the other is
-// finished in the gaps of the second.
+// Where two transforms overlap, the second waits for half of what the first gives: that half goes first, and the other
+// is finished in the gaps of the second.
 #pragma once
 
-#include "../frame_view.h"
-#include "hadamard.h"
+#include "hashing/frame_view.h"
+#include "kernels/hadamard.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -37,7 +38,8 @@ LETHEVEC_INLINE void woven(Body body, Fill& fill) {
         constexpr int at = decltype(number)::value;
         body(number);
         constexpr int before = FROM + at * (TO - FROM) / OPERATIONS, now = FROM + (at + 1) * (TO - FROM) / OPERATIONS;
-        unrolled<before, now>([&](auto piece) __attribute__((always_inline)) { fill.template piece<decltype(piece)::value>(); });
+        unrolled<before, now>([&](auto piece)
+                                  __attribute__((always_inline)) { fill.template piece<decltype(piece)::value>(); });
     });
 }
 
@@ -65,7 +67,8 @@ struct Stages {
     }
 };
 
-// N vectors. The transforms take the first and the last P of them; the halves that cross are whole vectors, so N is even.
+// N vectors. The transforms take the first and the last P of them; the halves that cross are whole vectors, so N is
+// even.
 template <int N>
 struct RegisterRow {
     static constexpr int P = power_of_two_below(N), REST = N - P, HALF = P / 2;
@@ -89,7 +92,8 @@ struct RegisterRow {
             r[k + N / 2] = (a - b) * half;
         }
     }
-    // The first stage of a transform, between the halves that begin at `from`; what is left is a transform of either half.
+    // The first stage of a transform, between the halves that begin at `from`; what is left is a transform of either
+    // half.
     LETHEVEC_INLINE void first_stage(int from) {
         for (int k = from; k < from + HALF; ++k) {
             const f32s a = r[k], b = r[k + HALF];
@@ -99,24 +103,26 @@ struct RegisterRow {
     }
     template <int FROM, int TO, class Fill>
     LETHEVEC_INLINE void whole(Fill& fill) {
-        woven<Stages<P>::OPERATIONS, FROM, TO>([&](auto at) __attribute__((always_inline)) {
-            Stages<P>::template operation<decltype(at)::value>(r);
-        }, fill);
+        woven<Stages<P>::OPERATIONS, FROM, TO>(
+            [&](auto at) __attribute__((always_inline)) { Stages<P>::template operation<decltype(at)::value>(r); },
+            fill);
     }
     template <int FROM, int TO, class Fill>
     LETHEVEC_INLINE void half(f32s* it, Fill& fill) {
-        woven<Stages<HALF>::OPERATIONS, FROM, TO>([&](auto at) __attribute__((always_inline)) {
-            Stages<HALF>::template operation<decltype(at)::value>(it);
-        }, fill);
+        woven<Stages<HALF>::OPERATIONS, FROM, TO>(
+            [&](auto at) __attribute__((always_inline)) { Stages<HALF>::template operation<decltype(at)::value>(it); },
+            fill);
     }
     // Two halves that are waited for, and one that is not.
     template <int FROM, int TO, class Fill>
     LETHEVEC_INLINE void halves(f32s* one, f32s* other, f32s* late, Fill& fill) {
-        woven<Stages<HALF>::OPERATIONS, FROM, TO>([&](auto at) __attribute__((always_inline)) {
-            Stages<HALF>::template operation<decltype(at)::value>(one);
-            Stages<HALF>::template operation<decltype(at)::value>(other);
-            Stages<HALF>::template operation<decltype(at)::value>(late);
-        }, fill);
+        woven<Stages<HALF>::OPERATIONS, FROM, TO>(
+            [&](auto at) __attribute__((always_inline)) {
+                Stages<HALF>::template operation<decltype(at)::value>(one);
+                Stages<HALF>::template operation<decltype(at)::value>(other);
+                Stages<HALF>::template operation<decltype(at)::value>(late);
+            },
+            fill);
     }
 
     // With `PIECES` of other work.

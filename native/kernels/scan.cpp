@@ -1,9 +1,9 @@
 // The first stage: the scores of all records by a few bits each, and the rows whose key reaches a threshold.
-#include "block_scores.h"
-#include "kernels.h"
-#include "lanes.h"
-#include "norm_filter.h"
-#include "wide_scores.h"
+#include "kernels/block_scores.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+#include "kernels/norm_filter.h"
+#include "kernels/wide_scores.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -33,7 +33,8 @@ LETHEVEC_INLINE uint32_t reach_score(const uint16_t* scores, uint16_t threshold)
     const __m256i t = _mm256_set1_epi16(static_cast<short>(threshold));
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores));
     const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scores + 16));
-    const __m256i ge_a = _mm256_cmpeq_epi16(_mm256_max_epu16(a, t), a), ge_b = _mm256_cmpeq_epi16(_mm256_max_epu16(b, t), b);
+    const __m256i ge_a = _mm256_cmpeq_epi16(_mm256_max_epu16(a, t), a),
+                  ge_b = _mm256_cmpeq_epi16(_mm256_max_epu16(b, t), b);
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(ge_a, ge_b), 0xd8);
     return static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
 #else
@@ -89,14 +90,6 @@ struct Task {
 };
 
 // Rows of some blocks, as the contract of `scan` has them.
-struct View {
-    const uint8_t* codes;
-    const float* norms;
-    const uint8_t* classes;
-    const uint32_t* masks;
-    int64_t blocks;
-};
-
 // Which rows of a block reach the threshold, or may reach it, where there is a filter.
 template <bool KEYED>
 LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, [[maybe_unused]] const float* norms,
@@ -108,7 +101,8 @@ LETHEVEC_INLINE uint32_t reach(const Task& task, const uint8_t* scores, [[maybe_
     return reach_key(task.query, task.kind, scores, norms, task.threshold);
 }
 template <bool KEYED>
-LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe_unused]] const float* norms, const uint8_t*) {
+LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe_unused]] const float* norms,
+                               const uint8_t*) {
     return KEYED ? reach_key(task.query, task.kind, scores, norms, task.threshold)
                  : reach_score(scores, static_cast<uint16_t>(task.whole));
 }
@@ -117,11 +111,11 @@ LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe
 template <bool KEYED, class Score>
 constexpr bool UNSETTLED = KEYED && FILTERED && sizeof(Score) == 1;
 
-// The rows of a tile that reach the threshold. How many a pair of blocks has cannot be predicted, but it is rarely more than
-// two: so many are taken without a look at how many there are.
+// The rows of a tile that reach the threshold. How many a pair of blocks has cannot be predicted, but it is rarely more
+// than two: so many are taken without a look at how many there are.
 template <bool KEYED, class Score>
-LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores, const float* norms,
-                             Found found, int64_t count) {
+LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores,
+                             const float* norms, Found found, int64_t count) {
     constexpr int64_t AT_ONCE = 2;
     uint16_t places[TILE * BLOCK + AT_ONCE];
     int64_t n = 0;
@@ -143,15 +137,17 @@ LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t fi
         found.rows[count + i] = static_cast<uint32_t>(first + r);
         found.scores[count + i] = scores[r];
         // Norms are not read otherwise, so they come from afar: by the time they are looked at they are here.
-        if (UNSETTLED<KEYED, Score>) __builtin_prefetch(norms + r, 0, 2);
-        else if (KEYED) found.norms[count + i] = norms[r];
+        if (UNSETTLED<KEYED, Score>)
+            __builtin_prefetch(norms + r, 0, 2);
+        else if (KEYED)
+            found.norms[count + i] = norms[r];
     }
     return count + n;
 }
 
 // What reaches the threshold of what was taken.
 template <bool KEYED, class Score>
-LETHEVEC_INLINE int64_t settle(const Task& task, const float* norms, Found found, int64_t count) {
+LETHEVEC_INLINE int64_t keep_reaching(const Task& task, const float* norms, Found found, int64_t count) {
     if (!UNSETTLED<KEYED, Score>) return count;
     int64_t kept = 0, i = 0;
 #if defined(LETHEVEC_ISA_AVX512)
@@ -219,7 +215,8 @@ constexpr uint32_t ALL[TOGETHER] = {~0u, ~0u, ~0u, ~0u};
 
 // N blocks from block b on.
 template <bool KEYED, int N, class Score>
-LETHEVEC_INLINE void scan_group(const Task& task, const View& view, int64_t b, Score* scores, uint32_t* reached) {
+LETHEVEC_INLINE void scan_group(const Task& task, const ScannedBlocks& view, int64_t b, Score* scores,
+                                uint32_t* reached) {
     const uint32_t* masks = view.masks ? view.masks + b : ALL;
     uint32_t any = 0;
     for (int i = 0; i < N; ++i) {
@@ -235,7 +232,7 @@ LETHEVEC_INLINE void scan_group(const Task& task, const View& view, int64_t b, S
 }
 
 template <bool KEYED, class Score>
-LETHEVEC_INLINE int64_t scan_all(const Task& task, const View& view, Found found) {
+LETHEVEC_INLINE int64_t scan_all(const Task& task, const ScannedBlocks& view, Found found) {
     alignas(64) Score scores[TILE * BLOCK];
     uint32_t reached[TILE];
     int64_t count = 0;
@@ -247,14 +244,14 @@ LETHEVEC_INLINE int64_t scan_all(const Task& task, const View& view, Found found
         for (; i < n; ++i) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
         count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
     }
-    return settle<KEYED, Score>(task, view.norms, found, count);
+    return keep_reaching<KEYED, Score>(task, view.norms, found, count);
 }
 
 #if defined(LETHEVEC_ISA_AVX512)
 
 // The same for eight-bit scores with wide tables and without masks, pair by pair.
 template <bool KEYED, int BYTES>
-LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const View& view, Found found) {
+LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const ScannedBlocks& view, Found found) {
     alignas(64) uint8_t scores[TILE * BLOCK];
     alignas(64) uint32_t reached[TILE];
     const uint8_t *tables = task.query.wide, *at = view.codes, *classes = view.classes;
@@ -274,11 +271,11 @@ LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const View& view, Found fou
         if (i < n) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
         count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
     }
-    return settle<KEYED, uint8_t>(task, view.norms, found, count);
+    return keep_reaching<KEYED, uint8_t>(task, view.norms, found, count);
 }
 
 template <bool KEYED>
-int64_t scan_wide(const Task& task, const View& view, Found found) {
+int64_t scan_wide(const Task& task, const ScannedBlocks& view, Found found) {
     switch (task.query.bytes) {
 #define LETHEVEC_SCAN_PAIRS(BYTES) \
     case BYTES: return scan_pairs<KEYED, BYTES>(task, view, found);
@@ -307,7 +304,8 @@ int64_t scan_wide(const Task& task, const View& view, Found found) {
 
 // The eight-bit sums of N blocks, wherever they lie; mostly they are whole pairs.
 template <int N>
-LETHEVEC_INLINE void sum_anywhere(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to, uint8_t* sums) {
+LETHEVEC_INLINE void sum_anywhere(const ScanQuery& q, const uint8_t* const* codes, int64_t from, int64_t to,
+                                  uint8_t* sums) {
 #if defined(LETHEVEC_ISA_AVX512)
     bool pairs = N > 1 && q.wide;
     for (int i = 0; i + 1 < N; i += 2) pairs = pairs && codes[i + 1] == codes[i] + BLOCK;
@@ -344,20 +342,20 @@ LETHEVEC_INLINE void keys_of(const ScanQuery& q, KeyKind kind, const uint8_t* co
 }
 
 template <class Score>
-LETHEVEC_INLINE int64_t scan_kind(const Task& task, const View& view, Found found) {
-    return task.kind == KEY_SCORE ? scan_all<false, Score>(task, view, found) : scan_all<true, Score>(task, view, found);
+LETHEVEC_INLINE int64_t scan_kind(const Task& task, const ScannedBlocks& view, Found found) {
+    return task.kind == KEY_SCORE ? scan_all<false, Score>(task, view, found)
+                                  : scan_all<true, Score>(task, view, found);
 }
 
 }  // namespace
 
-int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const float* norms, const uint8_t* classes,
-             const uint32_t* masks, int64_t blocks, float threshold, Found found) {
+int64_t scan(const ScanQuery& query, KeyKind kind, const ScannedBlocks& scanned, float threshold, Found found) {
 #if defined(LETHEVEC_NORM_FILTER)
     Task task{query, kind, threshold, 0, {}};
 #else
     Task task{query, kind, threshold, 0};
 #endif
-    const View view{codes, norms, classes, masks, blocks};
+    const ScannedBlocks view = scanned;  // a copy, which nothing that is written can change
     if (kind == KEY_SCORE && threshold > 0.0f) {
         // Scores are whole: reaching the threshold is reaching the next whole number.
         if (threshold > static_cast<float>(query.half)) return 0;
@@ -367,17 +365,17 @@ int64_t scan(const ScanQuery& query, KeyKind kind, const uint8_t* codes, const f
     // Where one chunk is all, its sums are the scores and stay narrow.
     if (query.bytes > CHUNK_BYTES) return scan_kind<uint16_t>(task, view, found);
 #if defined(LETHEVEC_NORM_FILTER)
-    if (kind != KEY_SCORE && blocks > 0) task.filter = make_filter(query, kind, norms, threshold);
+    if (kind != KEY_SCORE && view.blocks > 0) task.filter = make_filter(query, kind, view.norms, threshold);
 #endif
 #if defined(LETHEVEC_ISA_AVX512)
-    if (query.wide && !masks && kind == KEY_SCORE) return scan_wide<false>(task, view, found);
-    if (query.wide && !masks && !task.filter.none) return scan_wide<true>(task, view, found);
+    if (query.wide && !view.masks && kind == KEY_SCORE) return scan_wide<false>(task, view, found);
+    if (query.wide && !view.masks && !task.filter.none) return scan_wide<true>(task, view, found);
 #endif
     return scan_kind<uint8_t>(task, view, found);
 }
 
-void block_keys(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms, int64_t blocks,
-                float* keys) {
+void block_keys(const ScanQuery& query, KeyKind kind, const uint8_t* const* codes, const float* const* norms,
+                int64_t blocks, float* keys) {
     constexpr int64_t AHEAD = 2 * TOGETHER;
     for (int64_t b = 0; b < blocks; b += TOGETHER) {
         for (int64_t i = b + AHEAD; i < b + AHEAD + TOGETHER && i < blocks; ++i) {

@@ -1,8 +1,8 @@
 // The steps of a frame, on one padded row of coordinates: forward(u, i) = S_i^T u, backward(u, i) = S_i u.
 #pragma once
 
-#include "../frame_view.h"
-#include "hadamard.h"
+#include "hashing/frame_view.h"
+#include "kernels/hadamard.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -33,8 +33,8 @@ LETHEVEC_INLINE void round_forward(const FrameView& f, float* u, int64_t round) 
     cross_halves(u, f.d);
 }
 
-// Of two rows. The second transform reads what the first has only just written, in other pieces, and waits for it; the other
-// row's transforms fill the wait.
+// Of two rows. The second transform reads what the first has only just written, in other pieces, and waits for it; the
+// other row's transforms fill the wait.
 LETHEVEC_INLINE void round_forward_two(const FrameView& f, float* u, float* v, int64_t round) {
     const float* entry = f.entry + 2 * round * f.dp;
     transform(u, f.p, ByTable{entry}, Plain{});

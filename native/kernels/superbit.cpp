@@ -1,8 +1,8 @@
 // simHash and Super-Bit: the signs of a projection.
-#include "bits.h"
-#include "directions.h"
-#include "kernels.h"
-#include "steps.h"
+#include "kernels/bits.h"
+#include "kernels/directions.h"
+#include "kernels/kernels.h"
+#include "kernels/steps.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 

@@ -1,9 +1,9 @@
 // USR: T unfolded steps of self-reconstruction, fused per vector. Mirrors `usr` of the spec, line by line.
-#include "bits.h"
-#include "directions.h"
-#include "kernels.h"
-#include "register_row.h"
-#include "steps.h"
+#include "kernels/bits.h"
+#include "kernels/directions.h"
+#include "kernels/kernels.h"
+#include "kernels/register_row.h"
+#include "kernels/steps.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -31,8 +31,8 @@ void activate(const float* x, int64_t n, float* out) {
     for (int64_t k = j; k < n; ++k) out[k] = tail[k - j];
 }
 
-// Where the steps of a row happen: g comes in as alpha x and becomes R_0^T (alpha x), y goes out, u and spare are rows for
-// anything.
+// Where the steps of a row happen: g comes in as alpha x and becomes R_0^T (alpha x), y goes out, u and spare are rows
+// for anything.
 struct Workspace {
     float *g, *u, *spare, *y;
 };
@@ -66,7 +66,8 @@ void unfold(const FrameView& f, int64_t steps, Workspace work) {
     }
 }
 
-// y = tanh(y) for K vectors, one after the other, in pieces of an operation or two. The operations are those of tanh_of.
+// y = tanh(y) for K vectors, one after the other, in pieces of an operation or two. The operations are those of
+// tanh_of.
 template <int K>
 struct Activation {
     static constexpr int STEPS = 10, PIECES = K * STEPS;
@@ -105,7 +106,8 @@ constexpr int GOING = N / 2;
 template <int N>
 constexpr int COMING = N - GOING<N>;
 
-// Where a row leaves registers free, the last block's values go through none but them: the way back begins there, and waits.
+// Where a row leaves registers free, the last block's values go through none but them: the way back begins there, and
+// waits.
 template <int N>
 constexpr bool TURNS_IN_REGISTERS = N < 8;
 

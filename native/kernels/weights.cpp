@@ -1,6 +1,6 @@
 // A query's coordinates in whole numbers: their sizes, rounded, and their signs.
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 

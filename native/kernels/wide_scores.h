@@ -1,12 +1,13 @@
-// The scores of pairs of blocks of records, six bits at a time, for instructions that look up bytes in a whole register of 64.
+// The scores of pairs of blocks of records, six bits at a time, for instructions that look up bytes in a whole register
+// of 64.
 //
-// A byte permutation looks at six bits of an index and passes over the other two, so the codes are indices as they are. The
-// two bits that are left of three bytes together make one more index: four look-ups for 24 bits, where tables of sixteen take
-// six and have to cut every byte in two. Sums are the same whole numbers: see ScanQuery.
+// A byte permutation looks at six bits of an index and passes over the other two, so the codes are indices as they are.
+// The two bits that are left of three bytes together make one more index: four look-ups for 24 bits, where tables of
+// sixteen take six and have to cut every byte in two. Sums are the same whole numbers: see ScanQuery.
 #pragma once
 
-#include "kernels.h"
-#include "lanes.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
@@ -22,8 +23,8 @@ LETHEVEC_INLINE __m512i kept(const uint8_t* at) {
     return x;
 }
 
-// Adds to `sum` the eight-bit scores of PAIRS pairs of blocks over the bytes [from, to) of their codes, at most a chunk of them.
-// What comes after them is asked for, unless it is somewhere else.
+// Adds to `sum` the eight-bit scores of PAIRS pairs of blocks over the bytes [from, to) of their codes, at most a chunk
+// of them. What comes after them is asked for, unless it is somewhere else.
 template <int PAIRS, bool AHEAD = true>
 LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t from, int64_t to, __m512i* sum,
                               int64_t distance = WIDE_AHEAD) {
@@ -33,7 +34,8 @@ LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t 
     const uint8_t* ahead = codes + distance + PAIRS * PAIR * from;
     int64_t g = from;
     for (; g + 3 <= to; g += 3, tables += 4 * 64) {
-        const __m512i first = kept(tables), second = kept(tables + 64), third = kept(tables + 128), rest = kept(tables + 192);
+        const __m512i first = kept(tables), second = kept(tables + 64), third = kept(tables + 128),
+                      rest = kept(tables + 192);
         for (int i = 0; i < PAIRS; ++i, ahead += 192) {
             for (int64_t line = 0; AHEAD && line < 192; line += 64) __builtin_prefetch(ahead + line);
             const uint8_t* at = codes + (i * q.bytes + g) * PAIR;
@@ -66,9 +68,9 @@ LETHEVEC_INLINE void sum_wide(const ScanQuery& q, const uint8_t* codes, int64_t 
     }
 }
 
-// The eight-bit scores of one pair of blocks over BYTES bytes of its codes, at most a chunk of them. One pair after the other is
-// the order of memory, which the hardware fetches by itself, faster than it is told to; and with the number of bytes known there
-// is nothing left of the loop. `table` gives the tables by their number.
+// The eight-bit scores of one pair of blocks over BYTES bytes of its codes, at most a chunk of them. One pair after the
+// other is the order of memory, which the hardware fetches by itself, faster than it is told to; and with the number of
+// bytes known there is nothing left of the loop. `table` gives the tables by their number.
 template <int BYTES, class Table>
 LETHEVEC_INLINE __m512i pair_scores(Table table, const uint8_t* at) {
     const __m512i two = _mm512_set1_epi8(3), four = _mm512_set1_epi8(15);
@@ -78,8 +80,10 @@ LETHEVEC_INLINE __m512i pair_scores(Table table, const uint8_t* at) {
         const __m512i a = kept(at + g * PAIR), b = kept(at + (g + 1) * PAIR), c = kept(at + (g + 2) * PAIR);
         __m512i left = _mm512_ternarylogic_epi64(two, _mm512_srli_epi16(a, 6), _mm512_srli_epi16(b, 4), 0xca);
         left = _mm512_ternarylogic_epi64(four, left, _mm512_srli_epi16(c, 2), 0xca);
-        const __m512i ab = _mm512_add_epi8(_mm512_permutexvar_epi8(a, table(t)), _mm512_permutexvar_epi8(b, table(t + 1)));
-        const __m512i cd = _mm512_add_epi8(_mm512_permutexvar_epi8(c, table(t + 2)), _mm512_permutexvar_epi8(left, table(t + 3)));
+        const __m512i ab =
+            _mm512_add_epi8(_mm512_permutexvar_epi8(a, table(t)), _mm512_permutexvar_epi8(b, table(t + 1)));
+        const __m512i cd =
+            _mm512_add_epi8(_mm512_permutexvar_epi8(c, table(t + 2)), _mm512_permutexvar_epi8(left, table(t + 3)));
         sum = _mm512_add_epi8(sum, _mm512_add_epi8(ab, cd));
     }
     if (BYTES % 3 == 0) return sum;

@@ -1,38 +1,73 @@
 """Nearest-neighbour search that can forget.
 
 `Index` holds records in memory, `open` a durable store of them; `hasher` gives the codes by themselves.
+
+>>> index = Index(dim=2, metric="l2")
+>>> index.add([[0, 1], [0, 5]], ids=[1, 2])
+>>> index.search([0, 0], k=1)[0]
+[Hit(id=1, distance=1.0, subject=None, payload=None)]
 """
 
 import typing as _typing
 
 from . import errors
+from ._hashing import Hasher, hasher
+from ._hits import Hit, Hits, Work
+from ._index import Auto, Config, Index, Pivots, Scan, Tables, Tuning
 from ._native import CpuInfo, cpu_info
-from .hashing import Hasher, hasher
-from .index import Hits, Index, RadiusHits
+from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
-    from .store import Store, open
+    from ._forgetting.receipts import Receipt
+    from ._forgetting.verify import Verification, verify_chain, verify_receipt
+    from ._store import Store, open
 
 __version__ = "0.1.0"
 __all__ = [
+    "KEEP",
+    "Auto",
+    "Config",
     "CpuInfo",
     "Hasher",
+    "Hit",
     "Hits",
     "Index",
-    "RadiusHits",
+    "Pivots",
+    "Receipt",
+    "Record",
+    "Scan",
     "Store",
+    "Tables",
+    "Tuning",
+    "Verification",
+    "Work",
     "__version__",
     "cpu_info",
     "errors",
     "hasher",
     "open",
+    "verify_chain",
+    "verify_receipt",
 ]
+
+#: The store brings SQLite along and receipts bring hashes and dates, so they are loaded when they are first asked for.
+_LATER = {
+    "Receipt": "_forgetting.receipts",
+    "Store": "_store",
+    "Verification": "_forgetting.verify",
+    "open": "_store",
+    "verify_chain": "_forgetting.verify",
+    "verify_receipt": "_forgetting.verify",
+}
 
 
 def __getattr__(name: str) -> object:
-    """The store brings SQLite along, so it is loaded when it is first asked for."""
-    if name in ("Store", "open"):
-        from . import store
+    if name in _LATER:
+        import importlib
 
-        return getattr(store, name)
+        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

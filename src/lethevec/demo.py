@@ -1,9 +1,9 @@
 """`make demo`, or `lethevec demo`: a person is forgotten, on 20,000 real words, and every claim is checked at once.
 
 A durable store is built and searched; the words of one invented owner are forgotten; the files are searched for their
-bytes, the receipt is checked, and a second store that never held them turns out to be the same. Then what codes alone
-find, and Faiss beside us where it is installed. Everything is computed here and now; only public names are used, so it
-also serves as an example. The store stays for the reader to play with.
+bytes, the receipt is checked, and a second store that never held them turns out to be the same. Then the demo shows
+what codes alone find, and compares with Faiss where it is installed. Everything is computed while you watch. Only
+public names are used, so the demo also serves as an example. The store stays for the reader to play with.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FEWEST = 5000  # words, so that those that are shown are among them
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """Tell the story."""
+    """Tell the whole story."""
     parser = argparse.ArgumentParser(prog="lethevec demo", description="What lethevec does, on real word vectors.")
     parser.add_argument("--words", type=int, default=20_000, metavar="N", help="use the N most frequent words (20000)")
     parser.add_argument("--queries", type=int, default=300, metavar="N", help="words to measure recall with (300)")
@@ -96,7 +96,7 @@ def story(records: datasets.Records, folder: Path) -> None:
         print(f"  nearest to 'paris': {neighbours(db, 'paris')}")
 
     heading(f"2. {OWNER} asks to be forgotten")
-    print(f"  Say that all {len(hers):,} words that begin with l are hers. Before, the raw bytes of the files hold")
+    print(f"  Suppose that all {len(hers):,} words that begin with l are hers. Now the files hold the raw bytes of")
     print(f"  {sum(count_present(path, records.vectors[hers]) for path in files(folder)):,} of her vectors.\n")
     with lethevec.open(store) as db:
         begin = time.perf_counter()
@@ -105,7 +105,7 @@ def story(records: datasets.Records, folder: Path) -> None:
         print(f"  db.forget(subject={OWNER!r}): {receipt.records:,} records in {took:.2f} s")
         print(f"  nearest to 'paris': {neighbours(db, 'paris')}\n")
     (folder / RECEIPT).write_text(receipt.to_json() + "\n", encoding="utf-8")
-    print("  Her vectors looked for in the raw bytes of every file (a quarter of one would count):")
+    print("  Afterwards every file is searched for the raw bytes of her vectors (a quarter of one would count):")
     found = [(path, count_present(path, records.vectors[hers])) for path in files(folder)]
     rows = [[path.name, f"{path.stat().st_size:,}", f"{count:,} of {len(hers):,}"] for path, count in found]
     table("lrr", ["file", "bytes", "vectors found"], rows)
@@ -120,7 +120,7 @@ def story(records: datasets.Records, folder: Path) -> None:
         table("lll", ["check", "", ""], [[check.name, names[check.passed], check.detail] for check in outcome.checks])
         print(f"  The receipt is {'valid' if outcome else 'NOT VALID'}. It is in {folder / RECEIPT}, and in the store.")
 
-        heading("4. Beside it: a store that never held her words")
+        heading("4. A second store, which never held her words")
         with lethevec.open(folder / NEVER, dim=dim, metric="cosine") as never:
             others = np.setdiff1d(np.arange(len(records)), hers)
             fill(never, records, np.random.default_rng(1).permutation(others))
@@ -154,7 +154,7 @@ def neighbours(db: lethevec.Store, word: str) -> str:
 def count_present(path: Path, vectors: F32) -> int:
     """How many of the vectors have left a quarter of themselves or more in a file, byte for byte, at any place.
 
-    Only for files of a store that is closed: opening one beside SQLite, in the same process, would drop its locks.
+    Only for files of a store that is closed: closing a file that SQLite has open in this process drops its locks.
     """
     data = path.read_bytes()
     quarters = np.array_split(np.arange(vectors.shape[1]), 4)
@@ -182,7 +182,7 @@ def fill(db: lethevec.Store, records: datasets.Records, order: I64) -> None:
 
 def compare(db: lethevec.Store, never: lethevec.Store, vectors: F32) -> None:
     """Digests and answers of the two."""
-    print("  Filled with the other words alone, in another order and in batches.")
+    print("  It was filled with the other words only, in another order and in batches.")
     answers = db.search(vectors[:500], threads=2), never.search(vectors[:500], threads=2)
     same = bool((answers[0].ids == answers[1].ids).all() and (answers[0].distances == answers[1].distances).all())
     table(
@@ -197,7 +197,7 @@ def compare(db: lethevec.Store, never: lethevec.Store, vectors: F32) -> None:
 
 
 def verdict(equal: bool) -> str:
-    """In words."""
+    """The outcome of a comparison in words."""
     return "equal" if equal else "DIFFERENT"
 
 
@@ -258,8 +258,9 @@ def families(vectors: F32, true: I64, sample: I64) -> None:
             found = without_self(index.search(vectors[sample], k=K + 1, threads=None).ids, sample)
             row.append(f"{recall(found, true):.3f}")
         rows.append(row)
-    table("lrrr", ["family", "us a vector", f"recall@{K}, Hamming", "asymmetric"], rows)
-    print("  Hamming: codes against the code of the query (the paper). Asymmetric: against the query itself (ours).")
+    table("lrrr", ["family", "us per vector", f"recall@{K}, Hamming", "asymmetric"], rows)
+    print("  Hamming: codes are compared with the code of the query (the paper).")
+    print("  Asymmetric: they are compared with the query itself (ours).")
 
 
 # --- Beside Faiss ----------------------------------------------------------------------------------------------------
@@ -267,7 +268,7 @@ def families(vectors: F32, true: I64, sample: I64) -> None:
 
 def beside_faiss(vectors: F32, true: I64, sample: I64) -> None:
     """Queries one by one on one thread: ours, Faiss's LSH and its exact search, taking turns."""
-    heading("6. Beside Faiss: one query at a time, one thread")
+    heading("6. Compared with Faiss: one query at a time, one thread")
     try:
         import faiss
     except ImportError:
@@ -283,7 +284,7 @@ def beside_faiss(vectors: F32, true: I64, sample: I64) -> None:
         theirs.train(units)
         theirs.add(units)
     searches: dict[str, Callable[[F32], Any]] = {
-        "lethevec.Index, as it comes": lambda q: index.search(q, k=K + 1).ids[0],
+        "lethevec.Index, defaults": lambda q: index.search(q, k=K + 1).ids[0],
         f"faiss.IndexLSH, {LSH_BITS} bits": lambda q: lsh.search(q, K + 1)[1][0],
         "faiss.IndexFlatIP (exact)": lambda q: exact.search(q, K + 1)[1][0],
     }
@@ -309,7 +310,7 @@ def beside_faiss(vectors: F32, true: I64, sample: I64) -> None:
             for name, seconds in took.items()
         ],
     )
-    print(f"  {n:,} vectors are few. On more, and beside more peers: make bench, or lethevec bench -- --help")
+    print(f"  {n:,} vectors are few. For more vectors and more peers: make bench, or lethevec bench -- --help")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
     │   ├── StoreLockedError                another process writes to this store
     │   ├── KeysError                       the key file of a store is missing, damaged, or belongs to another store
     │   └── IncompleteWriteError            it could not be written; what was there before is unharmed
+    ├── ForkError                           an index or a store that this process has inherited and did not make
     ├── ErasureIncompleteError              the records are unfindable, but bytes of them are still in a file
     ├── ReceiptError (also a ValueError)    something that is not a receipt, or is not of a form this version knows
     ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
@@ -27,6 +28,7 @@ __all__ = [
     "DownloadError",
     "ErasureIncompleteError",
     "FileError",
+    "ForkError",
     "FormatError",
     "IdError",
     "IncompleteWriteError",
@@ -105,6 +107,13 @@ class StoreLockedError(FileError):
 
 class KeysError(FileError):
     """The key file of a store is missing, damaged, or belongs to another store."""
+
+
+class ForkError(LethevecError):
+    """An index or a store that was made by the process from which this one was forked.
+
+    Its locks, and the state of its database, are those of the other process. Open the store again in this one.
+    """
 
 
 class ErasureIncompleteError(LethevecError):

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethevec.bench import analysis, harness, memory, paper, peers_part, prepared, results, sessions, turns
-from lethevec.bench.harness import F32, Data, Ids
-from lethevec.bench.paper2 import area, curve, right_answers
-from lethevec.bench.paper3 import beyond
-from lethevec.bench.peer import Peer, thinned
-from lethevec.bench.residue import found_of
-from lethevec.bench.results import Results
-from lethevec.bench.worker import Worker, WorkerError
+from lethevec.bench import paper, peers
+from lethevec.bench.experiments import peers as peers_experiment
+from lethevec.bench.experiments.paper2 import area, curve, right_answers
+from lethevec.bench.measuring import prepared, sessions, timing, turns
+from lethevec.bench.measuring.field import Competitor, Field
+from lethevec.bench.measuring.machine import plain
+from lethevec.bench.measuring.prepared import Prepared
+from lethevec.bench.measuring.residue import beyond, found_of
+from lethevec.bench.measuring.tuning import thinned
+from lethevec.bench.measuring.worker import Worker, WorkerError
+from lethevec.bench.peers.peer import F32, Ids, Peer
+from lethevec.bench.report import analysis, results
+from lethevec.bench.report.results import Results
 
-
-def line_data(n: int = 40) -> Data:
-    """Points 0, 1, 2, ... on a line, and two queries on points of it."""
-    train = np.stack([np.arange(float(n)), np.zeros(n)], axis=1).astype(np.float32)
-    return harness.with_truth("line", "l2", train, train[[10, 0]].copy(), k=20)
-
+from .conftest import line_data
 
 # Precision and recall ------------------------------------------------------------------------------------------------
 
@@ -111,14 +111,16 @@ class Exact(Peer):
     grids = ([(0.25,), (0.275,), (1.0,), (2.0,)],)
     clock: Clock
 
-    def _build(self, vectors: F32, metric: str) -> None:
+    def fill(self, vectors: F32, metric: str) -> None:
         self.points = vectors
+        self.seen: list[float] = []
 
     def _set(self, *setting: float) -> None:
         self.part = self.points[: int(setting[0] * len(self.points))]
 
     def search_one(self, query: F32, k: int) -> Ids:
         self.clock.now += 0.01
+        self.seen.append(float(query[0]))
         return np.argsort(np.linalg.norm(self.part - query, axis=1))[:k]
 
 
@@ -129,22 +131,23 @@ class Here:
         self.session = session
 
     def call(self, name: str, **arguments: Any) -> Any:
-        return json.loads(json.dumps(getattr(self.session, name)(**arguments), default=harness.plain))
+        return json.loads(json.dumps(getattr(self.session, name)(**arguments), default=plain))
 
     def close(self) -> None:
         pass
 
 
 @pytest.fixture
-def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> turns.Field:
+def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Field:
     clock = Clock()
     monkeypatch.setattr(sessions, "time", clock)
+    monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setattr(Exact, "clock", clock, raising=False)
-    monkeypatch.setitem(sessions.KINDS, "exact", Exact)
+    monkeypatch.setitem(peers.KINDS, "exact", Exact)
     data = line_data()
     prepared.write(data, tmp_path / "line")
-    made = turns.Field(data, tmp_path / "line", tmp_path / "logs", 30.0, None, lambda text: None)
-    session = sessions.Searching(str(tmp_path / "line"))
+    made = Field(Prepared(data, tmp_path / "line", "key"), tmp_path / "logs", 30.0, None, lambda text: None)
+    session = sessions.Session(str(tmp_path / "line"))
     session.build("exact", {})
     made.workers["exact"] = Here(session)  # type: ignore[assignment]
     real = turns.recall
@@ -157,28 +160,63 @@ def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> turns.Field:
     return made
 
 
-def test_the_clock_does_not_run_while_truth_is_counted(field: turns.Field) -> None:
+def peer_of(field: Field) -> Exact:
+    return field.workers["exact"].session.peer  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_clock_does_not_run_while_truth_is_counted(field: Field) -> None:
     points = turns.curves(field, k=4, count=4, rounds=3)
-    assert [point["setting"] for point in points] == [[0.25], [0.275], [1.0]]  # nothing is gained beyond recall 1
-    # Among 0 to 9, two of the four nearest of 10 are missing; among 0 to 10, one; and none for 0.
-    assert [point["recall"] for point in points] == [0.75, 0.875, 1.0]
+    # Nothing is gained beyond recall 1. Among 0 to 9, two of the four nearest of 10 are missing; among 0 to 10, one;
+    # and none for 0.
+    found = {point["setting"]: point["recall"] for point in points}
+    assert found == {(0.25,): 0.75, (0.275,): 0.875, (1.0,): 1.0}
     for point in points:
         assert point["rate"] == pytest.approx(100.0)  # a hundredth of a second each: not the 1000 of the truth
         assert len(point["wall"]) == len(point["counts"]) == 3
 
 
-def test_a_slow_setting_is_asked_as_many_queries_as_fit(tmp_path: Path, field: turns.Field) -> None:
+def test_settings_are_chosen_on_queries_that_are_not_timed(field: Field) -> None:
+    turns.choose(field, k=4, count=4, patience=6.0)
+    assert set(peer_of(field).seen) == {20.0, 5.0}
+    peer_of(field).seen.clear()
+    found = turns.at_recall(field, 0.9, k=4, rounds=3, seconds=10.0)
+    assert found["exact"].setting == "share=1"
+    assert found["exact"].recall == 1.0
+    assert found["exact"].timing.rate == pytest.approx(100.0)
+    asked = peer_of(field).seen
+    assert set(asked[: asked.index(10.0)]) == {20.0, 5.0}  # all the tuning comes first
+    assert set(asked[asked.index(10.0) :]) == {10.0, 0.0}
+
+
+def test_tuning_for_one_set_of_queries_need_not_suffice_for_another(field: Field) -> None:
+    """The target is reached where settings are chosen; the recall that is told is that of the timed queries."""
+    found = turns.at_recall(field, 0.5, k=4, rounds=3, seconds=10.0)
+    assert found["exact"].setting == "share=0.25"  # 5 is among 0 to 9 with all its neighbours, 20 is not: 0.5
+    assert found["exact"].recall == 0.75  # of the four nearest of 10 two are missing, of those of 0 none
+
+
+def test_a_setting_is_worth_showing_unless_another_beats_it_clearly() -> None:
+    points = [(0.5, 1000.0, (1.0,)), (0.6, 1100.0, (2.0,)), (0.7, 600.0, (3.0,)), (0.7, 400.0, (4.0,))]
+    assert turns.worth_showing(points) == [(1.0,), (2.0,), (3.0,)]
+
+
+def test_a_slow_setting_is_asked_as_many_queries_as_fit(field: Field) -> None:
     got = field.workers["exact"].call("time", setting=[1.0], k=2, seconds=0.005)
     assert got["count"] == 1
     assert got["wall"] == pytest.approx(0.01)
 
 
-def test_a_grid_ends_where_it_is_too_slow(field: turns.Field) -> None:
-    points = turns.curves(field, k=4, count=4, rounds=1, slowest=1000.0)
-    assert len(points) == 1
+def test_queries_in_batches(field: Field) -> None:
+    got = field.workers["exact"].call("time", setting=[1.0], k=2, batch=2)
+    assert got["count"] == 2
+    assert np.array(got["ids"]).shape == (2, 2)
 
 
-def test_one_that_fails_is_out_and_the_rest_goes_on(field: turns.Field) -> None:
+def test_a_grid_ends_where_it_is_too_slow(field: Field) -> None:
+    assert turns.choose(field, k=4, count=4, patience=6.0, slowest=1000.0) == {"exact": [(0.25,)]}
+
+
+def test_one_that_fails_is_out_and_the_rest_goes_on(field: Field) -> None:
     class Broken:
         def call(self, name: str, **arguments: Any) -> Any:
             if name == "settings":
@@ -194,7 +232,7 @@ def test_one_that_fails_is_out_and_the_rest_goes_on(field: turns.Field) -> None:
     assert field.lines == [{"what": "out", "competitor": "broken", "error": "time: it broke"}]
 
 
-def test_who_is_out_says_why_but_not_where(field: turns.Field) -> None:
+def test_who_is_out_says_why_but_not_where(field: Field) -> None:
     field.out("a", error="save: OSError: [Errno 28] no space: '/home/ann/x/file.bin' (at /srv/data/y.py:7), 3/4 done")
     assert field.lines[-1]["error"] == "save: OSError: [Errno 28] no space: 'file.bin' (at y.py:7), 3/4 done"
 
@@ -208,11 +246,11 @@ def test_pareto_keeps_what_nothing_beats() -> None:
 
 
 def test_a_set_that_does_not_fit_is_measured_without_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_part, "available", lambda: 1000)
-    assert peers_part.fits(40, 10)
-    assert not peers_part.fits(50, 10)
-    monkeypatch.setattr(peers_part, "available", lambda: None)  # the system does not say
-    assert peers_part.fits(50, 10)
+    monkeypatch.setattr(peers_experiment, "available", lambda: 1000)
+    assert peers_experiment.fits(40, 10)
+    assert not peers_experiment.fits(50, 10)
+    monkeypatch.setattr(peers_experiment, "available", lambda: None)  # the system does not say
+    assert peers_experiment.fits(50, 10)
 
 
 def test_thinned_keeps_the_ends() -> None:
@@ -221,12 +259,10 @@ def test_thinned_keeps_the_ends() -> None:
     assert thinned(grid[:3], 10) == grid[:3]
 
 
-def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exact, "module", "not_to_be_found")
-    monkeypatch.setitem(sessions.KINDS, "exact", Exact)
-    made = turns.Field(line_data(), tmp_path, tmp_path, 1.0, None, lambda text: None)
-    made.enter([turns.Competitor("Exact", "exact")])
-    assert made.lines[0]["skipped"] == "the package 'not_to_be_found' is not installed"
+    field.enter([Competitor("Exact", "exact")])
+    assert field.lines[0]["skipped"] == "the package 'not_to_be_found' is not installed"
 
 
 # Processes -----------------------------------------------------------------------------------------------------------
@@ -315,42 +351,3 @@ def test_without_resume_earlier_results_are_set_aside(tmp_path: Path) -> None:
     assert fresh.done == set()
     assert not fresh.path.exists()
     assert len(list(tmp_path.glob("results-before-*.jsonl"))) == 1
-
-
-def test_memory_counts_what_is_held_and_not_what_is_mapped(tmp_path: Path) -> None:
-    size = 40_000_000
-    np.save(tmp_path / "a.npy", np.ones(size, dtype=np.uint8))
-    before = memory.settled()
-    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    assert mapped.sum() == size  # all of its pages were read
-    with_mapped = memory.settled() - before
-    held = np.ones(size, dtype=np.uint8)
-    with_held = memory.settled() - before
-    del held
-    after = memory.settled() - before
-    if before == 0:
-        pytest.skip("this system does not say how much memory a process holds")
-    assert abs(with_mapped) < size / 4
-    assert 0.75 * size < with_held < 1.25 * size
-    assert abs(after) < size / 4
-
-
-def test_truth_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LETHEVEC_DATA", raising=False)
-    (first,) = prepared.prepare([], tmp_path, queries=5, limit=300)
-    assert first.data.train.shape == (300, 100)
-
-    def never(*arguments: object, **named: object) -> Data:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(harness, "with_truth", never)
-    (second,) = prepared.prepare([], tmp_path, queries=5, limit=300)
-    np.testing.assert_array_equal(first.data.nearest, second.data.nearest)
-    assert (first.key, first.folder) == (second.key, second.folder)
-    with pytest.raises(AssertionError, match="computed again"):
-        prepared.prepare([], tmp_path, queries=6, limit=300)
-
-
-def test_cut_has_its_own_truth() -> None:
-    part = prepared.cut(line_data(), 5)
-    np.testing.assert_allclose(part.nearest[0], [6, 7, 8, 9, 10])  # of the point 10, among 0 to 4

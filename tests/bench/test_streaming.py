@@ -7,8 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethevec.bench import harness, prepared, results, run, runbook, streaming
-from lethevec.bench.runbook import Step
+from lethevec.bench import cli
+from lethevec.bench.experiments import runbook, streaming
+from lethevec.bench.experiments.run import Run
+from lethevec.bench.experiments.runbook import Step
+from lethevec.bench.measuring import prepared
+from lethevec.bench.measuring.data import with_truth
+from lethevec.bench.report.results import Results
 from lethevec.errors import FormatError
 
 TRACK = """\
@@ -101,10 +106,11 @@ def test_window_slides() -> None:
 
 def test_truth_is_over_the_living(tmp_path: Path) -> None:
     train = np.stack([np.arange(40.0), np.zeros(40)], axis=1).astype(np.float32)
-    data = harness.with_truth("line", "l2", train, train[[10]].copy(), k=10)
+    data = with_truth("line", "l2", train, train[[10]].copy(), train[[29]].copy(), k=10)
     prepared.write(data, tmp_path / "cache" / "line")
     given = prepared.Prepared(data, tmp_path / "cache" / "line", "key")
-    made = run.Run(run.Options(out=tmp_path), results.Results(tmp_path, {}))
+    options = cli.parser(["streaming"]).parse_args(["--out", str(tmp_path)])
+    made = Run(options, Results(tmp_path, {}))
     steps = [
         Step("insert", 0, 30, 0),
         Step("search"),
@@ -114,18 +120,20 @@ def test_truth_is_over_the_living(tmp_path: Path) -> None:
         Step("search"),
     ]
     first, second, third = streaming.truths(made, given, steps)
-    np.testing.assert_allclose(first[2][0, :3], [0, 1, 1])
-    np.testing.assert_allclose(second[2][0, :3], [5, 6, 6])  # 15, then 4 and 16
-    np.testing.assert_allclose(third[2][0, :3], [0, 1, 5])
-    np.testing.assert_array_equal(third[0][np.isin(third[0], [20, 21])], [20, 21])
+    np.testing.assert_allclose(first.nearest[0, :3], [0, 1, 1])
+    assert first.tuning is not None
+    np.testing.assert_allclose(first.tuning[0, :3], [0, 1, 2])  # of 29, the last that lives
+    assert second.tuning is None
+    np.testing.assert_allclose(second.nearest[0, :3], [5, 6, 6])  # 15, then 4 and 16
+    np.testing.assert_allclose(third.nearest[0, :3], [0, 1, 5])
+    np.testing.assert_array_equal(third.ids[np.isin(third.ids, [20, 21])], [20, 21])
     # From the cache the second time, and the same.
     for one, other in zip(streaming.truths(made, given, steps), (first, second, third), strict=True):
-        np.testing.assert_array_equal(one[2], other[2])
+        np.testing.assert_array_equal(one.nearest, other.nearest)
 
-    ids, rows, nearest = third
-    best = ids[np.argsort(np.abs(rows - 10), kind="stable")][None, :10]
-    assert streaming.score(data, best, ids, rows, nearest) == (1.0, 0)
+    best = third.ids[np.argsort(np.abs(third.rows - 10), kind="stable")][None, :10]
+    assert streaming.score(data, best, third) == (1.0, 0)
     wrong = best.copy()
     wrong[0, 0] = 10  # deleted: as near as can be, and wrong
-    assert streaming.score(data, wrong, ids, rows, nearest) == (0.9, 1)
-    assert streaming.score(data, np.full((1, 10), -1), ids, rows, nearest) == (0.0, 0)
+    assert streaming.score(data, wrong, third) == (0.9, 1)
+    assert streaming.score(data, np.full((1, 10), -1), third) == (0.0, 0)

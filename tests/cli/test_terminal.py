@@ -17,7 +17,7 @@ import lethevec
 pty = pytest.importorskip("pty")
 
 # The lines come after a second. Here they come at once, so that little work is enough to see them.
-AT_ONCE = "import lethevec.progress as p; p.DELAY = p.INTERVAL = 0.0; from lethevec.cli import main; main()"
+AT_ONCE = "import lethevec._progress as p; p.DELAY = p.INTERVAL = 0.0; from lethevec.cli import main; main()"
 
 RATES = {"records": r"[\d,]+ records/s", "bytes": r"[\d.]+ ([kMG]B|B)/s", "queries": r"[\d,]+ queries/s"}
 RATES["receipts"] = r"[\d,]+ receipts/s"

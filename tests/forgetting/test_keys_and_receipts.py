@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from lethevec._forgetting.keys import KeyRing, key_id, verify_signature
+from lethevec._forgetting.receipts import GENESIS_PREVIOUS, Receipt
+from lethevec._forgetting.verify import chain_keys, verify_chain, verify_receipt
 from lethevec.errors import KeysError, MissingDependencyError, ReceiptError
-from lethevec.forgetting.keys import KeyRing, key_id, verify_signature
-from lethevec.forgetting.receipts import GENESIS_PREVIOUS, Receipt
-from lethevec.forgetting.verify import chain_keys, verify_chain, verify_receipt
 
 pytest.importorskip("cryptography")
 

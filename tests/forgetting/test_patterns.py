@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethevec.forgetting import patterns, residue
-from lethevec.forgetting.patterns import PatternTable
-from lethevec.forgetting.residue import MemorySource, search, vector_needles
+from lethevec._forgetting import patterns, residue
+from lethevec._forgetting.patterns import PatternTable
+from lethevec._forgetting.residue import MemorySource, search, vector_needles
 
 RNG = np.random.default_rng(11)
 COUNT, DIM = 200, 32

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethevec._forgetting.records import canonical_json, configuration_bytes, decode_record, encode_record
 from lethevec.errors import FormatError
-from lethevec.forgetting.records import canonical_json, configuration_bytes, decode_record, encode_record
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
 records = st.tuples(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethevec.forgetting import residue
-from lethevec.forgetting.residue import MemorySource, Needle, Paged, id_needles, search, text_needles, vector_needles
+from lethevec._forgetting import residue
+from lethevec._forgetting.residue import MemorySource, Needle, Paged, id_needles, search, text_needles, vector_needles
 
 RNG = np.random.default_rng(7)
 VECTOR = RNG.normal(size=24).astype(np.float32)

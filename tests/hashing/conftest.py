@@ -1,9 +1,8 @@
-"""The spec's answer for any hasher, computed from the hasher's public parameters and nothing else of it."""
+"""What the tests of the hashers share: the spec's encoder for any hasher, and a search problem on real data."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,42 +14,24 @@ F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 
-class Spec:
-    """`lethevec.reference`, asked for what a hasher should give. Frames are kept, being slow to draw."""
-
-    frame = staticmethod(lru_cache(maxsize=None)(reference.make_frame))
-    matrix = staticmethod(lru_cache(maxsize=None)(reference.gaussian_matrix))
-
-    def frame_of(self, hasher: Hasher) -> Any:
-        m = -(-hasher.bits // hasher.dim)
-        return self.frame(hasher.dim, m, hasher.seed, hasher.parameters["rotation"])
-
-    def values(self, hasher: Hasher, x: F32) -> F32:
-        name, p = hasher.family, hasher.parameters
-        if name == "faiss-lsh":
-            name = reference.faiss_rule(hasher.dim, hasher.bits)
-        if name == "simhash":
-            return reference.simhash(self.matrix(hasher.dim, hasher.bits, hasher.seed), x)
-        frame = self.frame_of(hasher)
-        if name == "superbit":
-            return reference.superbit(frame, x, hasher.bits)
-        if name == "usr":
-            return reference.usr(frame, x, int(p["steps"]), float(p["gain"]))
-        assert name == "progressive"
-        return reference.progressive(frame, x, int(p["sweeps"]))
-
-    def reconstruct(self, hasher: Hasher, codes: U8) -> F32:
-        frame = self.frame_of(hasher)
-        if hasher.family == "usr":
-            return reference.usr_reconstruct(frame, codes, float(hasher.parameters["gain"]))
-        if hasher.family == "progressive":
-            return reference.progressive_reconstruct(frame, codes)
-        return reference.superbit_reconstruct(frame, codes)
+def encoder_of(hasher: Hasher) -> reference.Encoder:
+    """The spec's encoder with the public parameters of a hasher, and nothing else of it."""
+    p = hasher.parameters
+    return reference.Encoder(
+        hasher.family,
+        hasher.dim,
+        hasher.bits,
+        hasher.seed,
+        rotation=p.get("rotation", "hadamard"),  # type: ignore[arg-type]
+        T=int(p.get("steps", 1)),
+        alpha=float(p.get("gain", 1.0)),
+        sweeps=int(p.get("sweeps", 0)),
+    )
 
 
 @pytest.fixture(scope="session")
-def spec() -> Spec:
-    return Spec()
+def spec() -> Callable[[Hasher], reference.Encoder]:
+    return encoder_of
 
 
 class Words:

@@ -11,8 +11,8 @@ import pytest
 
 import lethevec
 from lethevec import reference
+from lethevec._hashing import FAMILIES
 from lethevec._native import core
-from lethevec.hashing import FAMILIES
 
 SAMPLES = {
     "simhash": "hasher('simhash', dim=6, bits=12, seed=3)",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec._hashing import FAMILIES, ROTATIONS
 from lethevec.errors import LethevecError, ParameterError
-from lethevec.hashing import FAMILIES, ROTATIONS
 
 
 def refuse(*fragments, family="superbit", **arguments):
@@ -109,6 +109,19 @@ def test_parameters_of_other_families(family, foreign):
 def test_faiss_rule_below_dim_has_no_rotation():
     """It is simHash there."""
     refuse("unexpected parameter rotation", family="faiss-lsh", bits=4, rotation="hadamard")
+
+
+@pytest.mark.parametrize(
+    ("family", "bits", "params"),
+    [
+        ("simhash", 65_535, {}),
+        ("faiss-lsh", 65_535, {}),  # simHash there, with its matrix
+        ("superbit", 65_536, {"rotation": "svd"}),
+        ("usr", 65_536, {"rotation": "gram-schmidt"}),
+    ],
+)
+def test_tables_that_take_gigabytes(family, bits, params):
+    refuse("expected a table of at most", family=family, dim=65_536, bits=bits, **params)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025, 2.0, "2", True])

@@ -210,7 +210,7 @@ def watch(look):
 
 watchers = [threading.Thread(target=watch, args=(look,), daemon=True) for look in (
     index.stats, index.stats, lambda: len(index), index.ids, index.digest, lambda: 5 in index, lambda: repr(index),
-    lambda: index.get([5]), lambda: index.search(x[:1]), lambda: index.search_radius(x[:1], 1.0))]
+    lambda: index.vectors([5]), lambda: index.search(x[:1]), lambda: index.search_radius(x[:1], 1.0))]
 for watcher in watchers:
     watcher.start()
 steps = set()

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 import lethevec
-from lethevec.index import Hits, Work, searching
+from lethevec import Auto, Hits, Pivots, Tables, Work
+from lethevec._index import arguments
+from lethevec._index import index as index_module
 
 DIM, N = 12, 300
 CONFIGURATIONS = {
     "default": {},
     "codes": {"keep_vectors": False},
     "hamming": {"ranking": "hamming"},
-    "tables": {"source": "tables", "key_bits": 3},
-    "pivots": {"source": "pivots", "cell_size": 9},
-    "auto": {"source": "auto", "pivots_from": N // 2},
+    "tables": {"source": Tables(key_bits=3)},
+    "pivots": {"source": Pivots(cell_size=9)},
+    "auto": {"source": Auto(pivots_from=N // 2)},
 }
 X = np.random.default_rng(3).normal(size=(N, DIM)).astype(np.float32)
 X.flags.writeable = False
@@ -44,11 +46,12 @@ DIRECT = {
     "a view of rows": X[3:9],
     "not aligned": np.frombuffer(b"." + X[:2].tobytes(), dtype=np.float32, offset=1).reshape(2, DIM),
     "the longest": np.full(DIM, 2.8e17, dtype=np.float32),
-    "the shortest": np.full(DIM, 1e-45, dtype=np.float32),
+    "the shortest": np.full(DIM, 3e-13, dtype=np.float32),
 }
 # and what has to be converted or refused.
 OTHERS = {
     "zeros": np.zeros((2, DIM), dtype=np.float32),  # refused under cosine
+    "short of the range": np.full(DIM, 2e-13, dtype=np.float32),
     "float64": X[:2].astype(np.float64),
     "float16": X[:2].astype(np.float16),
     "integers": np.arange(DIM),
@@ -141,7 +144,7 @@ def both(index, monkeypatch):
     def look(*given, **arguments):
         seen = outcome(index, *given, **arguments)
         with monkeypatch.context() as without:
-            without.setattr(searching, "_search_directly", lambda *_: None)
+            without.setattr(index_module, "_search_directly", lambda *_: None)
             assert outcome(index, *given, **arguments) == seen
 
     return look
@@ -170,7 +173,7 @@ def test_of_several_errors_the_same_is_told(both):
 
 def test_what_goes_in_one_call(index):
     """And that the rest does not: the comparisons above would say nothing if all of it went one way."""
-    direct = searching._search_directly
+    direct = index_module._search_directly
     for queries in DIRECT.values():
         assert type(direct(index._native, queries, 3, 1.0, 1)) is Hits
     for name, queries in OTHERS.items():
@@ -190,8 +193,8 @@ def test_what_goes_in_one_call(index):
 def test_many_answers_go_the_long_way(index):
     """Whether there are too many depends on the records: that is asked in one place."""
     rows = 5
-    k = searching.MAX_PADDED // rows + 1
-    assert searching._search_directly(index._native, X[:rows], k, 1.0, 1) is None
+    k = arguments.MAX_PADDED // rows + 1
+    assert index_module._search_directly(index._native, X[:rows], k, 1.0, 1) is None
     with pytest.raises(lethevec.errors.ParameterError, match="nearly all padding"):
         index.search(X[:rows], k)
 
@@ -234,5 +237,5 @@ def test_nothing_is_held_on_to(index):
     assert max(np.subtract(references(*shared), before)) < 50  # a few for what is still there
     for bad in (changed(np.nan), X[0, :-1], X[:0]):
         held = references(bad)
-        assert searching._search_directly(index._native, bad, 3, 1.0, 1) is None
+        assert index_module._search_directly(index._native, bad, 3, 1.0, 1) is None
         assert references(bad) == held

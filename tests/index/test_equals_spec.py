@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec import reference
 from lethevec._native import core
 
 METRICS = ["cosine", "l2", "ip"]
@@ -79,11 +80,9 @@ def test_the_plan_prunes_at_the_size_above(tools):
 )
 @pytest.mark.parametrize("planes", [1, 2])
 def test_the_plan_is_the_specs(records, k, effort, planes):
-    from lethevec.reference.ranking import plan
-
-    index = lethevec.Index(8, bits=8 * planes)
-    expected = plan(records, k, effort, staged=planes > 1)
-    assert index._native.plan(records, k, effort) == (expected.reference, expected.survivors, expected.rank)
+    expected = reference.scan_plan(records, k, effort, staged=planes > 1)
+    got = core.testing.scan_plan(records, k, effort, planes > 1)
+    assert got == (expected.reference, expected.survivors, expected.rank)
 
 
 # Blocks of 32 records, groups of 4 blocks, chunks of 4,096 rows for short records.
@@ -148,11 +147,10 @@ def test_wide_vectors(tools, isa, dim):
 @pytest.mark.parametrize("ranking", ["asymmetric", "hamming"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_extreme_norms(tools, isa, metric, ranking, keep):
-    """From the smallest number above zero to the largest norm that is taken, in one index. No distance is NaN."""
+    """From about the smallest norm that is taken to the largest, in one index. No distance is NaN."""
     rng = np.random.default_rng(8)
-    sizes = np.float32([1e-45, 1e-42, 1e-38, 1e-30, 1e-10, 1.0, 1e10, 1e17])
+    sizes = np.float32([1e-11, 1e-9, 1e-5, 1.0, 1e5, 1e10, 1e15, 1e17])
     x = (rng.normal(size=(400, 10)) * np.resize(sizes, (400, 1))).astype(np.float32)
-    x[~x.any(axis=1)] = np.float32(1e-45)
     ids = rng.permutation(400).astype(np.int64)
     for family in ({}, {"family": "usr", "bits": 20, "mean_norm": 1.0}, {"family": "simhash", "bits": 30}):
         arguments = {"dim": 10, "metric": metric, "ranking": ranking, "keep_vectors": keep, **family}

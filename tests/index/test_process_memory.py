@@ -89,7 +89,7 @@ CASES = {
         "index.forget(ROW)",
     ),
     "digest": ("index = make(); index.add(x, ids=ids); index.digest()", "index.forget(ROW); index.digest()"),
-    "get": ("index = make(); index.add(x, ids=ids); y = index.get(ids); y.fill(0)", "index.forget(ROW)"),
+    "get": ("index = make(); index.add(x, ids=ids); y = index.vectors(ids); y.fill(0)", "index.forget(ROW)"),
     "searches": (
         "index = make(); index.add(x, ids=ids); index.search(x[:20] + 1, k=50); index.search_radius(x[:3] + 1, 9.0)",
         "index.forget(ROW)",
@@ -104,11 +104,11 @@ CASES = {
         "index.forget([ROW]); index.search(np.asarray(x[ROW])); index.search(np.asarray(x[ROW : ROW + 1]), threads=2)",
     ),
     "the query, an array, pivots": (
-        "index = make(metric='l2', source='pivots', cell_size=9); index.add(x, ids=ids)",
+        "index = make(metric='l2', source=lethevec.Pivots(cell_size=9)); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(np.asarray(x[ROW]))",
     ),
     "the query, an array, tables": (
-        "index = make(metric='l2', source='tables', key_bits=3); index.add(x, ids=ids)",
+        "index = make(metric='l2', source=lethevec.Tables(key_bits=3)); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(np.asarray(x[ROW]))",
     ),
     "the query, hamming": (
@@ -116,7 +116,7 @@ CASES = {
         "index.forget([ROW]); index.search(x[ROW - 3 : ROW + 1]); index.search_radius(x[ROW], 9.0)",
     ),
     "the query, pivots": (
-        "index = make(metric='l2', source='pivots', cell_size=9); index.add(x, ids=ids)",
+        "index = make(metric='l2', source=lethevec.Pivots(cell_size=9)); index.add(x, ids=ids)",
         "index.forget([ROW]); index.search(x[ROW]); index.search_radius(x[ROW], 9.0)",
     ),
     "save": ("index = make(); index.add(x, ids=ids); index.save(folder + '/s')", "index.forget(ROW)"),

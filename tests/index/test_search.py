@@ -39,8 +39,7 @@ def test_always_the_same_shape(made, k):
         assert (hits.ids.dtype, hits.distances.dtype) == (np.int64, np.float32)
         assert len(hits) == rows
         assert (np.diff(hits.distances) >= 0).all()
-    for ids, distances in index.search(oracle.x[:2], k):
-        assert ids.shape == distances.shape == (k,)
+    assert [len(answers) for answers in index.search(oracle.x[:2], k)] == [k, k]
 
 
 def test_of_nothing(arguments):
@@ -48,9 +47,9 @@ def test_of_nothing(arguments):
     hits = index.search(np.ones((2, DIM)), k=3)
     np.testing.assert_array_equal(hits.ids, np.full((2, 3), -1))
     np.testing.assert_array_equal(hits.distances, np.full((2, 3), np.inf))
-    assert [len(ids) for ids, _ in hits] == [0, 0]
+    assert [len(answers) for answers in hits] == [0, 0]
     assert (hits.work.scanned, hits.work.refined, hits.work.reranked, hits.work.bytes_read) == (0, 0, 0, 0)
-    assert len(index.search_radius(np.ones(DIM), 1e9).ids) == 0
+    assert index.search_radius(np.ones(DIM), 1e9).ids.shape == (1, 0)
     assert index.search(np.ones(DIM), allow=[]).ids.tolist() == [[-1] * 10]
     assert index.search(np.ones(DIM), allow=np.empty(0, dtype=bool)).ids.tolist() == [[-1] * 10]
 
@@ -65,16 +64,14 @@ def test_k_beyond_the_index(tools, arguments, n):
         assert sorted(hits.ids[0, :n]) == sorted(ids)
         assert hits.ids[0, n:].tolist() == [-1] * 3
         assert np.isinf(hits.distances[0, n:]).all()
-        (row,) = list(hits)
-        assert len(row[0]) == n
+        assert [len(answers) for answers in hits] == [n]
 
 
 def test_an_id_of_minus_one_is_an_id(arguments):
     """It is told from an empty place by its distance."""
     index = lethevec.Index(**arguments)
     index.add(np.ones((1, DIM)), ids=[-1])
-    ((ids, distances),) = list(index.search(np.ones(DIM), k=3))
-    assert (ids.tolist(), len(distances)) == ([-1], 1)
+    assert [[hit.id for hit in answers] for answers in index.search(np.ones(DIM), k=3)] == [[-1]]
 
 
 @pytest.mark.parametrize("id", [-(1 << 63), (1 << 63) - 1, 0])
@@ -141,32 +138,39 @@ def test_radius_is_exact_over_vectors(tools, isa, metric, ranking):
     radius = float(np.sort(expected[0])[60])
     hits = index.search_radius(queries, radius)
     assert len(hits) == 3
-    assert (hits.offsets[0], hits.offsets[-1]) == (0, len(hits.ids))
-    for (got_ids, got), truth in zip(hits, expected, strict=True):
+    longest = 0
+    for got_ids, got, truth in zip(hits.ids, hits.distances, expected, strict=True):
         inside = np.flatnonzero(truth <= np.float32(radius))
         order = inside[np.lexsort((oracle.ids[inside], truth[inside]))]
-        np.testing.assert_array_equal(got_ids, oracle.ids[order])
-        assert tools.same_floats(got, truth[order])
+        np.testing.assert_array_equal(got_ids[: len(order)], oracle.ids[order])
+        assert tools.same_floats(got[: len(order)], truth[order])
+        assert (got_ids[len(order) :] == -1).all()
+        assert np.isposinf(got[len(order) :]).all()
+        longest = max(longest, len(order))
+    assert hits.ids.shape == hits.distances.shape == (3, longest)
+    assert hits.work == (0, 0, 3 * 900, 3 * 900 * 4 * DIM)
     some = oracle.ids[::3]
-    for (got_ids, _), truth in zip(index.search_radius(queries, radius, allow=some), expected, strict=True):
-        assert set(got_ids) == set(oracle.ids[truth <= np.float32(radius)]) & set(some)
+    within = index.search_radius(queries, radius, allow=[*some, *some, -12345])
+    assert within.work.reranked == 3 * len(some)
+    for answers, truth in zip(within, expected, strict=True):
+        assert {hit.id for hit in answers} == set(oracle.ids[truth <= np.float32(radius)]) & set(some)
 
 
 def test_radius_equals_a_search_for_everything(tools, made):
     """Also where the distances are estimates or counts of bits."""
     index, oracle = made
     everything = index.search(oracle.x[:2] * np.float32(1.2), k=len(oracle.ids), effort=1e9)
-    for row, (ids, distances) in enumerate(index.search_radius(oracle.x[:2] * np.float32(1.2), np.inf)):
-        np.testing.assert_array_equal(ids, everything.ids[row])
-        assert tools.same_floats(distances, everything.distances[row])
+    within = index.search_radius(oracle.x[:2] * np.float32(1.2), np.inf)
+    np.testing.assert_array_equal(within.ids, everything.ids)
+    assert tools.same_floats(within.distances, everything.distances)
 
 
 def test_empty_balls(made):
     index, oracle = made
     hits = index.search_radius(oracle.x[:2], -1.0)
-    assert hits.offsets.tolist() == [0, 0, 0]
+    assert hits.ids.shape == hits.distances.shape == (2, 0)
     assert (hits.ids.dtype, hits.distances.dtype) == (np.int64, np.float32)
-    assert [len(ids) for ids, _ in hits] == [0, 0]
+    assert [len(answers) for answers in hits] == [0, 0]
 
 
 # --- Threads and batches ---------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec._index import snapshot
 from lethevec.errors import FormatError, IncompleteWriteError
-from lethevec.index import snapshot
 
 DIM = 10
 CONFIGURATIONS = {

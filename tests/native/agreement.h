@@ -1,4 +1,5 @@
-// What the agreement checks share: random numbers, and the comparison of every instruction set's answer with the first's.
+// What the agreement checks share: random numbers, and the comparison of every instruction set's answer with the
+// first's.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 
 namespace agreement {
 
@@ -40,7 +41,8 @@ struct Random {
     }
 };
 
-// The bytes of all that a kernel gave. Outputs are longer than they need be, so that a write past the end shows as well.
+// The bytes of all that a kernel gave. Outputs are longer than they need be, so that a write past the end shows as
+// well.
 struct Answer {
     std::vector<uint8_t> bytes;
     template <class T>
@@ -64,8 +66,8 @@ inline void expect(bool condition, const std::string& what) {
     if (++failures <= 30) std::printf("FAIL %s\n", what.c_str());
 }
 
-// Runs `run`, which returns an Answer, with each instruction set; all must give the first one's bytes. `what` is a function
-// that says what was run: it is only asked when something is wrong.
+// Runs `run`, which returns an Answer, with each instruction set; all must give the first one's bytes. `what` is a
+// function that says what was run: it is only asked when something is wrong.
 template <class What, class Run>
 void agree(const std::vector<std::string>& isas, What what, Run run) {
     Answer expected;

@@ -1,6 +1,6 @@
 // Stand-alone: every instruction set against the scalar kernels, bit for bit, on random tables and vectors: more dims,
-// lengths and magnitudes than a golden file can hold. What the scalar kernels of the hash families give is the golden file's
-// to say; those of the index are held against their definitions in agreement_search.h and agreement_sources.h.
+// lengths and magnitudes than a golden file can hold. What the scalar kernels of the hash families give is the golden
+// file's to say; those of the index are held against their definitions in agreement_search.h and agreement_sources.h.
 //
 //     agreement_check [isa...]
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "agreement_coding.h"
 #include "agreement_search.h"
 #include "agreement_sources.h"
-#include "hashing.h"
+#include "hashing/hashing.h"
 
 namespace {
 
@@ -20,7 +20,8 @@ using agreement::Isas;
 using agreement::Random;
 using agreement::room;
 
-// Values, codes and alignment together; then without the values, because kernels take shortcuts where none are asked for.
+// Values, codes and alignment together; then without the values, because kernels take shortcuts where none are asked
+// for.
 template <class Encode>
 void agree(const Isas& isas, int64_t n, int64_t bits, const char* name, int64_t d, Encode encode) {
     const auto what = [=] { return agreement::text(name, {d, bits}) + " (d, bits)"; };
@@ -57,11 +58,13 @@ void check(const Isas& isas, int64_t d, int64_t m, bool dense, bool wild) {
               [&](Output out) { encode_progressive(frame, weights.data(), sweeps, batch, out); });
     std::vector<uint8_t> codes(static_cast<size_t>(n * ((m * d + 7) / 8)));
     random.fill(codes);
-    agreement::agree(isas, [=] { return agreement::text("decode: d, m", {d, m}); }, [&](const Kernels&) {
-        auto back = room<float>(n * d);
-        decode(frame, weights.data(), 0.7f, codes.data(), n, 1, back.data());
-        return Answer().add(back);
-    });
+    agreement::agree(
+        isas, [=] { return agreement::text("decode: d, m", {d, m}); },
+        [&](const Kernels&) {
+            auto back = room<float>(n * d);
+            decode(frame, weights.data(), 0.7f, codes.data(), n, 1, back.data());
+            return Answer().add(back);
+        });
     if (dense) {
         const int64_t bits = 1 + random.below(m * d);
         const Projection projection(d, bits, table.data());
@@ -84,14 +87,16 @@ int main(int count, char** arguments) {
                     if (d <= 40) check(isas, d, m, true, wild);
                     frames += d <= 40 ? 2 : 1;
                 }
-        for (const int64_t d : {384, 511, 512, 513, 784, 1536, 2048, 4095, 4096}) check(isas, d, 2, false, true), ++frames;
+        for (const int64_t d : {384, 511, 512, 513, 784, 1536, 2048, 4095, 4096})
+            check(isas, d, 2, false, true), ++frames;
         agreement::check_search_kernels(isas);
         agreement::check_source_kernels(isas);
         agreement::check_coding_kernels(isas);
         std::string names;
         for (const std::string& isa : isas) names += " " + isa;
-        std::printf("%s%s: %lld frames, %lld comparisons, %d failures\n", agreement::failures ? "FAIL" : "ok", names.c_str(),
-                    static_cast<long long>(frames), static_cast<long long>(agreement::comparisons), agreement::failures);
+        std::printf("%s%s: %lld frames, %lld comparisons, %d failures\n", agreement::failures ? "FAIL" : "ok",
+                    names.c_str(), static_cast<long long>(frames), static_cast<long long>(agreement::comparisons),
+                    agreement::failures);
     } catch (const std::exception& error) {
         std::printf("FAIL %s\n", error.what());
         return 1;

@@ -1,4 +1,5 @@
-// The kernels that cells of the source "pivots" are changed with: sums over the bits of a code, rows against one centre.
+// The kernels that cells of the source "pivots" are changed with: sums over the bits of a code, rows against one
+// centre.
 #pragma once
 
 #include <cmath>
@@ -42,12 +43,15 @@ inline void check_dots(const std::vector<std::string>& isas, int64_t d, int64_t 
         auto out = room<float>(n);
         const auto untouched = out;
         active().dots(rows.data(), n, with.data(), d, out.data());
-        bool right = std::memcmp(out.data() + n, untouched.data() + n, (out.size() - static_cast<size_t>(n)) * sizeof(float)) == 0;
+        bool right = std::memcmp(out.data() + n, untouched.data() + n,
+                                 (out.size() - static_cast<size_t>(n)) * sizeof(float)) == 0;
         for (int64_t i = 0; i < n; ++i) {
             double sum = 0.0;
             for (int64_t j = 0; j < d; ++j)
-                sum += static_cast<double>(rows[static_cast<size_t>(i * d + j)]) * static_cast<double>(with[static_cast<size_t>(j)]);
-            right = right && std::fabs(static_cast<double>(out[static_cast<size_t>(i)]) - sum) <= 1e-6 * static_cast<double>(d);
+                sum += static_cast<double>(rows[static_cast<size_t>(i * d + j)]) *
+                       static_cast<double>(with[static_cast<size_t>(j)]);
+            right = right &&
+                    std::fabs(static_cast<double>(out[static_cast<size_t>(i)]) - sum) <= 1e-6 * static_cast<double>(d);
         }
         expect(right, isa + ": " + text("dots: d, n", {d, n}));
         ++comparisons;

@@ -1,5 +1,5 @@
-// The kernels of the index: scan, disagreements, hamming, sums and keystream. Where a kernel's answer is whole numbers, the
-// scalar kernel is held against the definition too.
+// The kernels of the index: scan, disagreements, hamming, sums and keystream. Where a kernel's answer is whole numbers,
+// the scalar kernel is held against the definition too.
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,13 @@ struct ScanProblem {
         // Every chunk's weights add up to 255, the most that they may.
         for (int64_t from = 0; from < bytes * 8; from += CHUNK_BYTES * 8) {
             const int64_t count = std::min(CHUNK_BYTES * 8, bytes * 8 - from);
-            for (int k = 0; k < 255; ++k) ++weights[static_cast<size_t>(from + random.below(random.below(2) ? count : 8))];
+            for (int k = 0; k < 255; ++k)
+                ++weights[static_cast<size_t>(from + random.below(random.below(2) ? count : 8))];
         }
         tables.resize(static_cast<size_t>(bytes * 32));
         const auto part = [&](int64_t j, bool set) {
-            return set == ((signs[static_cast<size_t>(j / 8)] >> (j % 8) & 1) != 0) ? weights[static_cast<size_t>(j)] : 0;
+            return set == ((signs[static_cast<size_t>(j / 8)] >> (j % 8) & 1) != 0) ? weights[static_cast<size_t>(j)]
+                                                                                    : 0;
         };
         for (int64_t group = 0; group < 2 * bytes; ++group)
             for (int pattern = 0; pattern < 16; ++pattern) {
@@ -65,7 +67,8 @@ struct ScanProblem {
             // Eight intervals to a doubling, from 2^-10 on.
             int exponent = 0;
             const float part = std::frexp(norms[static_cast<size_t>(row)], &exponent);  // in [1/2, 1)
-            const double number = 1.0 + 8.0 * (exponent - 1 + 10) + std::floor((2.0 * static_cast<double>(part) - 1.0) * 8.0);
+            const double number =
+                1.0 + 8.0 * (exponent - 1 + 10) + std::floor((2.0 * static_cast<double>(part) - 1.0) * 8.0);
             classes[static_cast<size_t>(row)] =
                 static_cast<uint8_t>(part == 0.0f ? 0.0 : std::min(255.0, std::max(0.0, number)));
         }
@@ -112,35 +115,37 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
     // With tables of 64 too, where they are made, and without them everywhere.
     // With masks, and with all rows.
     for (const bool wide : {false, true})
-      for (const bool masked : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
-        auto rows = room<uint32_t>(blocks * BLOCK);
-        auto scores = room<uint16_t>(blocks * BLOCK);
-        auto norms = room<float>(blocks * BLOCK);
-        ScanQuery query = problem.query;
-        auto tables = room<uint8_t>(wide_tables(problem.bytes));
-        if (wide && kernels.widen_tables) {
-            kernels.widen_tables(query.tables, query.bytes, tables.data());
-            query.wide = tables.data();
-        }
-        const int64_t count =
-            kernels.scan(query, kind, problem.codes.data(), problem.norms.data(), problem.classes.data(),
-                         masked ? problem.masks.data() : nullptr, blocks, threshold,
-                         {rows.data(), scores.data(), norms.data()});
-        int64_t at = 0;
-        bool right = true;
-        for (int64_t row = 0; row < blocks * BLOCK; ++row) {
-            if (masked && !(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
-            if (!(problem.key(kind, row) >= threshold)) continue;
-            const auto i = static_cast<size_t>(at++);
-            right = right && at <= count && rows[i] == row && scores[i] == problem.scores[static_cast<size_t>(row)];
-        }
-        expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
-        // What lies past the last is nobody's business.
-        rows.resize(static_cast<size_t>(count));
-        scores.resize(static_cast<size_t>(count));
-        norms.resize(static_cast<size_t>(count));
-        return Answer().add(rows).add(scores).add(norms);
-    });
+        for (const bool masked : {false, true})
+            agree(isas, what, [&](const Kernels& kernels) {
+                auto rows = room<uint32_t>(blocks * BLOCK);
+                auto scores = room<uint16_t>(blocks * BLOCK);
+                auto norms = room<float>(blocks * BLOCK);
+                ScanQuery query = problem.query;
+                auto tables = room<uint8_t>(wide_tables(problem.bytes));
+                if (wide && kernels.widen_tables) {
+                    kernels.widen_tables(query.tables, query.bytes, tables.data());
+                    query.wide = tables.data();
+                }
+                const ScannedBlocks scanned = {problem.codes.data(), problem.norms.data(), problem.classes.data(),
+                                               masked ? problem.masks.data() : nullptr, blocks};
+                const int64_t count =
+                    kernels.scan(query, kind, scanned, threshold, {rows.data(), scores.data(), norms.data()});
+                int64_t at = 0;
+                bool right = true;
+                for (int64_t row = 0; row < blocks * BLOCK; ++row) {
+                    if (masked && !(problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
+                    if (!(problem.key(kind, row) >= threshold)) continue;
+                    const auto i = static_cast<size_t>(at++);
+                    right =
+                        right && at <= count && rows[i] == row && scores[i] == problem.scores[static_cast<size_t>(row)];
+                }
+                expect(right && at == count, std::string(kernels.name) + " is not by the definition: " + what());
+                // What lies past the last is nobody's business.
+                rows.resize(static_cast<size_t>(count));
+                scores.resize(static_cast<size_t>(count));
+                norms.resize(static_cast<size_t>(count));
+                return Answer().add(rows).add(scores).add(norms);
+            });
 }
 
 inline void check_scans(const Isas& isas, int64_t bytes, int64_t blocks, int thresholds) {
@@ -191,7 +196,11 @@ inline void check_largest(const Isas& isas, int64_t n, int64_t sort) {
     std::vector<float> sorted = numbers;
     std::sort(sorted.begin(), sorted.end(), std::greater<float>());
     for (int k = 0; k < 6; ++k) {
-        const int64_t rank = k == 0 ? 0 : k == 1 ? n + 1 : k == 2 ? n : k == 3 ? 1 : 1 + random.below(std::max<int64_t>(1, n));
+        const int64_t rank = k == 0   ? 0
+                             : k == 1 ? n + 1
+                             : k == 2 ? n
+                             : k == 3 ? 1
+                                      : 1 + random.below(std::max<int64_t>(1, n));
         const auto what = [=] { return text("largest: n, sort, rank", {n, sort, rank}); };
         agree(isas, what, [&](const Kernels& kernels) {
             const float got = kernels.largest(numbers.data(), n, rank);
@@ -218,13 +227,14 @@ inline void check_disagreements(const Isas& isas, int64_t words, int64_t n) {
     agree(isas, what, [&](const Kernels& kernels) {
         auto out = room<uint32_t>(n);
         auto factors = room<float>(n);
-        kernels.disagreements(tails.data(), n, query.data(), weights.data(), words, out.data(), factors.data());
+        kernels.disagreements({query.data(), weights.data(), words}, tails.data(), n, out.data(), factors.data());
         for (int64_t i = 0; i < n; ++i) {
             uint32_t sum = 0;
             for (int64_t j = 0; j < words * 32; ++j)
                 if ((tails[static_cast<size_t>(i)][1 + j / 32] ^ query[static_cast<size_t>(j / 32)]) >> (j % 32) & 1)
                     sum += weights[static_cast<size_t>(j)];
-            expect(out[static_cast<size_t>(i)] == sum, std::string(kernels.name) + " is not by the definition: " + what());
+            expect(out[static_cast<size_t>(i)] == sum,
+                   std::string(kernels.name) + " is not by the definition: " + what());
         }
         return Answer().add(out).add(factors);
     });
@@ -259,7 +269,8 @@ inline void check_hamming_scan(const Isas& isas, int64_t words, int64_t blocks, 
             bits.push_back(room<uint32_t>(blocks * BLOCK));
         }
         for (size_t q = 0; q < rows.size(); ++q) found.push_back({rows[q].data(), bits[q].data(), 0});
-        kernels.hamming_scan(queries.data(), n, words, codes.data(), masks.data(), blocks, limits.data(), found.data());
+        kernels.hamming_scan({queries.data(), n, words, codes.data(), masks.data(), blocks, limits.data()},
+                             found.data());
         for (int64_t q = 0; q < n; ++q) {
             const HammingFound& of = found[static_cast<size_t>(q)];
             int64_t at = 0;
@@ -267,7 +278,8 @@ inline void check_hamming_scan(const Isas& isas, int64_t words, int64_t blocks, 
             for (int64_t row = 0; row < blocks * BLOCK; ++row) {
                 uint32_t differ = 0;
                 for (int64_t w = 0; w < words; ++w)
-                    for (uint32_t x = word(row, w) ^ queries[static_cast<size_t>(q * words + w)]; x; x &= x - 1) ++differ;
+                    for (uint32_t x = word(row, w) ^ queries[static_cast<size_t>(q * words + w)]; x; x &= x - 1)
+                        ++differ;
                 if (differ > limits[static_cast<size_t>(q)]) continue;
                 if (!(masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1)) continue;
                 right = right && at < of.count && of.rows[at] == static_cast<uint32_t>(row) && of.bits[at] == differ;
@@ -288,7 +300,8 @@ inline void check_hamming(const Isas& isas, int64_t words, int64_t n) {
     random.fill(query);
     random.fill(codes);
     // The last differs in every bit, so that the counts are as large as they get.
-    for (int64_t i = 0; i < words; ++i) codes[static_cast<size_t>((n - 1) * words + i)] = ~query[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < words; ++i)
+        codes[static_cast<size_t>((n - 1) * words + i)] = ~query[static_cast<size_t>(i)];
     const auto what = [=] { return text("hamming: words, n", {words, n}); };
     agree(isas, what, [&](const Kernels& kernels) {
         auto out = room<uint32_t>(n);
@@ -298,7 +311,8 @@ inline void check_hamming(const Isas& isas, int64_t words, int64_t n) {
             const uint64_t* code = codes.data() + row * words;
             for (int64_t i = 0; i < words; ++i)
                 for (uint64_t x = query[static_cast<size_t>(i)] ^ code[i]; x; x &= x - 1) ++bits;
-            expect(out[static_cast<size_t>(row)] == bits, std::string(kernels.name) + " is not by the definition: " + what());
+            expect(out[static_cast<size_t>(row)] == bits,
+                   std::string(kernels.name) + " is not by the definition: " + what());
         }
         return Answer().add(out);
     });
@@ -311,36 +325,40 @@ inline void check_sums(const Isas& isas, int64_t d, bool wild) {
     std::vector<float> a(static_cast<size_t>(d)), b(static_cast<size_t>(n * d));
     for (float& v : a) v = wild ? random.wild(58) : random.number();
     for (float& v : b) v = wild ? random.wild(58) : random.number();
-    agree(isas, [=] { return text("dot, squared_distance, norms: d, wild", {d, wild}); }, [&](const Kernels& kernels) {
-        auto norms = room<double>(n);
-        kernels.norms(b.data(), d, n, norms.data());
-        std::vector<float> sums;
-        for (int64_t row = 0; row < n; ++row) {
-            sums.push_back(kernels.dot(a.data(), b.data() + row * d, d));
-            sums.push_back(kernels.squared_distance(a.data(), b.data() + row * d, d));
-            double square = 0.0;
-            const float* x = b.data() + row * d;
-            for (int64_t j = 0; j < d; ++j) square += static_cast<double>(x[j]) * static_cast<double>(x[j]);
-            expect(std::fabs(norms[static_cast<size_t>(row)] - std::sqrt(square)) <= 1e-12 * std::sqrt(square),
-                   text(kernels.name, {d}) + ": a norm is wrong");
-        }
-        return Answer().add(norms).add(sums);
-    });
+    agree(
+        isas, [=] { return text("dot, squared_distance, norms: d, wild", {d, wild}); },
+        [&](const Kernels& kernels) {
+            auto norms = room<double>(n);
+            kernels.norms(b.data(), d, n, norms.data());
+            std::vector<float> sums;
+            for (int64_t row = 0; row < n; ++row) {
+                sums.push_back(kernels.dot(a.data(), b.data() + row * d, d));
+                sums.push_back(kernels.squared_distance(a.data(), b.data() + row * d, d));
+                double square = 0.0;
+                const float* x = b.data() + row * d;
+                for (int64_t j = 0; j < d; ++j) square += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+                expect(std::fabs(norms[static_cast<size_t>(row)] - std::sqrt(square)) <= 1e-12 * std::sqrt(square),
+                       text(kernels.name, {d}) + ": a norm is wrong");
+            }
+            return Answer().add(norms).add(sums);
+        });
 }
 
 inline void check_expand(const Isas& isas) {
     Random random{13000};
     std::vector<std::vector<uint8_t>> keys(40, std::vector<uint8_t>(32));
     for (auto& key : keys) random.fill(key);
-    agree(isas, [] { return std::string("expand"); }, [&](const Kernels& kernels) {
-        std::vector<uint16_t> once(1024 + 16), sums = room<uint16_t>(1024);
-        // RFC 8439, A.1, test vectors 1 and 2: the first word of blocks 0 and 1 for a key of zeros.
-        kernels.expand(std::vector<uint8_t>(32).data(), once.data());
-        expect(once[0] == 0xb876 && once[1] == 0xade0 && once[2] == 0x079f && once[3] == 0xbee7,
-               std::string(kernels.name) + ": not the keystream of the RFC");
-        for (const auto& key : keys) kernels.expand(key.data(), sums.data());
-        return Answer().add(once).add(sums);
-    });
+    agree(
+        isas, [] { return std::string("expand"); },
+        [&](const Kernels& kernels) {
+            std::vector<uint16_t> once(1024 + 16), sums = room<uint16_t>(1024);
+            // RFC 8439, A.1, test vectors 1 and 2: the first word of blocks 0 and 1 for a key of zeros.
+            kernels.expand(std::vector<uint8_t>(32).data(), once.data());
+            expect(once[0] == 0xb876 && once[1] == 0xade0 && once[2] == 0x079f && once[3] == 0xbee7,
+                   std::string(kernels.name) + ": not the keystream of the RFC");
+            for (const auto& key : keys) kernels.expand(key.data(), sums.data());
+            return Answer().add(once).add(sums);
+        });
 }
 
 inline void check_search_kernels(const Isas& isas) {

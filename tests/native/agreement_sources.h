@@ -1,4 +1,5 @@
-// The kernels of the sources of candidates: pivots (which cells, which rows of a cell) and tables (which rows of a bucket).
+// The kernels of the sources of candidates: pivots (which cells, which rows of a cell) and tables (which rows of a
+// bucket).
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ struct Scattered {
     }
 };
 
-// A problem's pairs of blocks in runs that lie scattered over memory, with room for numbers after the codes of each pair.
+// A problem's pairs of blocks in runs that lie scattered over memory, with room for numbers after the codes of each
+// pair.
 struct ScatteredRuns {
     int64_t stride, run_pairs;
     std::vector<uint8_t> memory;
@@ -108,44 +110,49 @@ inline void check_cell(const Isas& isas, int64_t bytes, int64_t blocks) {
             return !masked || (problem.masks[static_cast<size_t>(row / BLOCK)] >> (row % BLOCK) & 1);
         };
         const auto what = [&] { return text("cells: bytes, blocks, turn", {bytes, blocks, turn}); };
-        for (const bool wide : {false, true}) agree(isas, what, [&](const Kernels& kernels) {
-            ScanQuery query = problem.query;
-            std::vector<uint8_t> tables(static_cast<size_t>(wide_tables(bytes)));
-            if (wide && kernels.widen_tables) {
-                kernels.widen_tables(query.tables, bytes, tables.data());
-                query.wide = tables.data();
-            }
-            const uint32_t* masks = masked ? problem.masks.data() : nullptr;
-            // All of them with how near they are, those of them that are near, and what the scan finds by itself.
-            CellRows all(n * PAIR), found(n * PAIR);
-            auto near = room<float>(n * PAIR);
-            const int64_t count = kernels.score_cells(query, pairs.data(), n, limits.data(), masks, all.view(), near.data());
-            int64_t at = 0;
-            bool right = true;
-            for (int64_t row = 0; row < rows; ++row) {
-                if (!allowed(row)) continue;
-                const auto i = static_cast<size_t>(at++);
-                right = right && at <= count && near[i] == near_of(row) && all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
-            }
-            expect(right && at == count, std::string(kernels.name) + " scores not by the definition: " + what());
-            const int64_t kept = kernels.keep_near(all.view(), near.data(), count, 0.0f);
-            const int64_t scanned = kernels.scan_cells(query, pairs.data(), n, limits.data(), masks, found.view());
-            at = 0;
-            for (int64_t row = 0; row < rows; ++row) {
-                if (!allowed(row) || !(near_of(row) >= 0.0f)) continue;
-                const auto i = static_cast<size_t>(at++);
-                right = right && at <= scanned && found.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem) &&
-                        all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
-            }
-            expect(right && at == scanned && kept == scanned, std::string(kernels.name) + " scans not by the definition: " + what());
-            near.resize(static_cast<size_t>(count));
-            return Answer().add(near).add(found.cut(scanned));
-        });
+        for (const bool wide : {false, true})
+            agree(isas, what, [&](const Kernels& kernels) {
+                ScanQuery query = problem.query;
+                std::vector<uint8_t> tables(static_cast<size_t>(wide_tables(bytes)));
+                if (wide && kernels.widen_tables) {
+                    kernels.widen_tables(query.tables, bytes, tables.data());
+                    query.wide = tables.data();
+                }
+                const uint32_t* masks = masked ? problem.masks.data() : nullptr;
+                // All of them with how near they are, those of them that are near, and what the scan finds by itself.
+                CellRows all(n * PAIR), found(n * PAIR);
+                auto near = room<float>(n * PAIR);
+                const int64_t count =
+                    kernels.score_cells(query, pairs.data(), n, limits.data(), masks, all.view(), near.data());
+                int64_t at = 0;
+                bool right = true;
+                for (int64_t row = 0; row < rows; ++row) {
+                    if (!allowed(row)) continue;
+                    const auto i = static_cast<size_t>(at++);
+                    right = right && at <= count && near[i] == near_of(row) &&
+                            all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
+                }
+                expect(right && at == count, std::string(kernels.name) + " scores not by the definition: " + what());
+                const int64_t kept = kernels.keep_near(all.view(), near.data(), count, 0.0f);
+                const int64_t scanned = kernels.scan_cells(query, pairs.data(), n, limits.data(), masks, found.view());
+                at = 0;
+                for (int64_t row = 0; row < rows; ++row) {
+                    if (!allowed(row) || !(near_of(row) >= 0.0f)) continue;
+                    const auto i = static_cast<size_t>(at++);
+                    right = right && at <= scanned &&
+                            found.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem) &&
+                            all.is(i, pairs[static_cast<size_t>(row / PAIR)], row, problem);
+                }
+                expect(right && at == scanned && kept == scanned,
+                       std::string(kernels.name) + " scans not by the definition: " + what());
+                near.resize(static_cast<size_t>(count));
+                return Answer().add(near).add(found.cut(scanned));
+            });
     }
 }
 
-// With tables of 64 where they are made and without, and single blocks, which are not in pairs. Pairs come in any order, with any
-// base, and are part empty.
+// With tables of 64 where they are made and without, and single blocks, which are not in pairs. Pairs come in any
+// order, with any base, and are part empty.
 inline void check_buckets(const Isas& isas, int64_t bytes, int64_t blocks) {
     Random random{static_cast<uint64_t>(17000 + 100 * bytes + blocks)};
     const ScanProblem problem(bytes, blocks, random);
@@ -154,7 +161,10 @@ inline void check_buckets(const Isas& isas, int64_t bytes, int64_t blocks) {
         const bool narrow = turn % 2 == 1, wide = turn % 3 != 2;
         const int64_t tables = turn % 4 == 0 ? 1 : 2;
         // Runs of one block, or of one pair or two.
-        const int64_t room_for = narrow ? BLOCK : turn % 4 == 0 ? 2 * PAIR : PAIR, places = blocks * BLOCK / room_for, n = 2 * places;
+        const int64_t room_for = narrow          ? BLOCK
+                                 : turn % 4 == 0 ? 2 * PAIR
+                                                 : PAIR,
+                      places = blocks * BLOCK / room_for, n = 2 * places;
         if (n == 0) continue;
         const auto threshold = static_cast<int32_t>(turn == 0 ? -255 : random.below(300));
         std::vector<BucketRun> runs;
@@ -165,7 +175,8 @@ inline void check_buckets(const Isas& isas, int64_t bytes, int64_t blocks) {
             firsts.push_back(first);
             runs.push_back({narrow ? lying.blocks[static_cast<size_t>(which)] : problem.codes.data() + first * bytes,
                             numbers.data() + first, static_cast<uint32_t>(1 + random.below(room_for)),
-                            static_cast<uint32_t>(random.below(tables)), static_cast<int32_t>(random.below(511)) - 255});
+                            static_cast<uint32_t>(random.below(tables)),
+                            static_cast<int32_t>(random.below(511)) - 255});
         }
         runs.push_back(runs[0]);
         const auto what = [&] {
@@ -191,7 +202,8 @@ inline void check_buckets(const Isas& isas, int64_t bytes, int64_t blocks) {
                     const int64_t estimate = runs[p].base + 2 * problem.scores[static_cast<size_t>(firsts[p] + r)];
                     if (estimate < threshold) continue;
                     const auto i = static_cast<size_t>(at++);
-                    right = right && at <= count && found[i] == static_cast<int64_t>(p) * room_for + r && estimates[i] == estimate;
+                    right = right && at <= count && found[i] == static_cast<int64_t>(p) * room_for + r &&
+                            estimates[i] == estimate;
                     answer.push_back(firsts[p] + r);
                     answer.push_back(estimate);
                 }
@@ -208,7 +220,8 @@ inline void check_means(const Isas& isas, int64_t groups, int64_t count) {
     std::vector<int8_t> means(static_cast<size_t>(blocks * groups * MEANS * 4));
     // Now and then the largest there can be.
     for (uint8_t& q : query) q = static_cast<uint8_t>(random.below(3) ? random.below(128) : 127);
-    for (int8_t& m : means) m = static_cast<int8_t>(random.below(3) ? random.below(255) - 127 : random.below(2) ? 127 : -127);
+    for (int8_t& m : means)
+        m = static_cast<int8_t>(random.below(3) ? random.below(255) - 127 : random.below(2) ? 127 : -127);
     std::vector<int32_t> shifts(static_cast<size_t>(count));
     std::vector<float> steps(shifts.size()), squares(shifts.size());
     for (size_t c = 0; c < shifts.size(); ++c) {
@@ -249,7 +262,8 @@ inline void check_sorting(const Isas& isas, int64_t n) {
     agree(isas, what, [&](const Kernels& kernels) {
         auto out = room<uint64_t>(n);
         kernels.sort_numbers(numbers.data(), n, out.data());
-        expect(std::equal(sorted.begin(), sorted.end(), out.begin()), std::string(kernels.name) + " is not by the definition: " + what());
+        expect(std::equal(sorted.begin(), sorted.end(), out.begin()),
+               std::string(kernels.name) + " is not by the definition: " + what());
         return Answer().add(out);
     });
 }
@@ -288,14 +302,18 @@ inline void check_tails(const Isas& isas, int64_t words, int64_t n) {
         for (size_t i = 0; i < tails.size(); ++i) {
             int32_t differ = 0;
             for (int64_t j = 0; j < 32 * words; ++j)
-                if ((tails[i][2 + j / 32] ^ signs[static_cast<size_t>(j / 32)]) >> (j % 32) & 1) differ += weights[static_cast<size_t>(j)];
+                if ((tails[i][2 + j / 32] ^ signs[static_cast<size_t>(j / 32)]) >> (j % 32) & 1)
+                    differ += weights[static_cast<size_t>(j)];
             float bias, scale;
             std::memcpy(&bias, tails[i], 4);
             std::memcpy(&scale, tails[i] + 1, 4);
-            const volatile float first = static_cast<float>(2 * static_cast<int32_t>(scores[i]) - query.half) * query.first_unit;
-            const volatile float rest = static_cast<float>(query.whole - 2 * differ) * query.tail_unit, both = first + rest;
+            const volatile float first =
+                static_cast<float>(2 * static_cast<int32_t>(scores[i]) - query.half) * query.first_unit;
+            const volatile float rest = static_cast<float>(query.whole - 2 * differ) * query.tail_unit,
+                                 both = first + rest;
             const volatile float lifted = both + lifts[groups[i]], scaled = lifted * scale, less = bias - scaled;
-            expect(distances[i] == bases[groups[i]] + less, std::string(kernels.name) + " is not by the definition: " + what());
+            expect(distances[i] == bases[groups[i]] + less,
+                   std::string(kernels.name) + " is not by the definition: " + what());
         }
         return Answer().add(distances);
     });
@@ -351,7 +369,8 @@ inline void check_products(const Isas& isas, int64_t panels, int64_t d, int64_t 
                     sum += static_cast<double>(rows[static_cast<size_t>(i * d + j)]) *
                            static_cast<double>(centres[static_cast<size_t>(((c / PANEL) * d + j) * PANEL + c % PANEL)]);
                 const double got = static_cast<double>(out[static_cast<size_t>(i * panels * PANEL + c)]);
-                expect(std::fabs(got - sum) <= 1e-6 * static_cast<double>(d), isa + ": " + text("products: panels, d, n", {panels, d, n}));
+                expect(std::fabs(got - sum) <= 1e-6 * static_cast<double>(d),
+                       isa + ": " + text("products: panels, d, n", {panels, d, n}));
             }
         ++comparisons;
     }

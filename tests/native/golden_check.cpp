@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "dispatch.h"
 #include "golden_file.h"
-#include "hashing.h"
+#include "hashing/hashing.h"
+#include "kernels/dispatch.h"
 
 namespace {
 
@@ -19,7 +19,8 @@ using namespace lethevec;
 int failures = 0;
 
 template <class T>
-void compare(const std::vector<T>& got, const std::vector<T>& expected, const std::string& isa, const std::string& what) {
+void compare(const std::vector<T>& got, const std::vector<T>& expected, const std::string& isa,
+             const std::string& what) {
     if (got.size() == expected.size() && std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0) return;
     size_t at = 0;
     while (at < got.size() && std::memcmp(&got[at], &expected[at], sizeof(T)) == 0) ++at;
@@ -43,7 +44,8 @@ void check(const GoldenCase& c, const std::string& isa) {
     for (const int want : {3, 1, 2}) {
         std::vector<float> values(c.values.size());
         std::vector<uint8_t> codes(c.codes.size());
-        encode(c, {c.x.data(), c.n, want}, {want & 1 ? values.data() : nullptr, want & 2 ? codes.data() : nullptr, c.bits});
+        encode(c, {c.x.data(), c.n, want},
+               {want & 1 ? values.data() : nullptr, want & 2 ? codes.data() : nullptr, c.bits});
         if (want & 1) compare(values, c.values, isa, c.name + " values");
         if (want & 2) compare(codes, c.codes, isa, c.name + " codes");
     }
@@ -52,7 +54,8 @@ void check(const GoldenCase& c, const std::string& isa) {
     encode(c, {c.x.data() + (c.n - 1) * c.d, 1, 1}, {values.data(), nullptr, c.bits});
     compare(values, {c.values.end() - c.bits, c.values.end()}, isa, c.name + " values of a row alone");
     if (!c.back.empty()) {
-        const Frame frame = c.dense ? Frame::dense(c.d, c.m, c.table.data()) : Frame::hadamard(c.d, c.m, c.table.data());
+        const Frame frame =
+            c.dense ? Frame::dense(c.d, c.m, c.table.data()) : Frame::hadamard(c.d, c.m, c.table.data());
         std::vector<float> back(c.back.size());
         decode(frame, c.weights(), c.scale(), c.codes.data(), c.n, 2, back.data());
         compare(back, c.back, isa, c.name + " reconstruction");

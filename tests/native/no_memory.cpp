@@ -1,10 +1,16 @@
-// Stand-alone: every request for memory of a change fails once. The change must then have done nothing, and when it is tried
-// again with memory it must do all: what can be seen in the end is that of a fresh index of the same records.
+// Stand-alone: every request for memory of a change fails once. The change must then have done nothing, and when it is
+// tried again with memory it must do all: what can be seen in the end is that of a fresh index of the same records.
 //
 //     no_memory
 //
 // Searches are made to fail likewise: they throw, and change nothing.
+//
+// Whatever memory a call gives back, whether it succeeds or fails, is looked at first: no piece of a record's vector,
+// no id and no piece of a query may be in it.
+#include <malloc.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -16,8 +22,9 @@
 #include <vector>
 
 #include "index.h"
-#include "pivots.h"
-#include "tables.h"
+#include "sources/pivots/pivots.h"
+#include "sources/scan/scan.h"
+#include "sources/tables/tables.h"
 
 namespace {
 
@@ -32,17 +39,42 @@ void* take(std::size_t bytes, std::size_t alignment) {
     const std::size_t whole = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     void* memory = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, whole) : std::malloc(whole);
     if (!memory) throw std::bad_alloc();
+    std::memset(memory, 0, malloc_usable_size(memory));  // what others have left in it is not the core's doing
     return memory;
+}
+
+// What must be in no memory that is given back: eight bytes each, sorted. A plain array, since asking for memory here
+// would be asking ourselves.
+std::array<uint64_t, 65536> needles;
+std::size_t needle_count = 0;
+bool watching = false;
+uint64_t found_needle = 0;
+
+void give_back(void* memory) {
+    if (watching && memory && !found_needle) {
+        const auto* bytes = static_cast<const unsigned char*>(memory);
+        for (std::size_t at = 0; at + 8 <= malloc_usable_size(memory); at += 4) {
+            uint64_t eight;
+            std::memcpy(&eight, bytes + at, 8);
+            if (eight && std::binary_search(needles.begin(), needles.begin() + needle_count, eight)) {
+                found_needle = eight;
+                if (std::getenv("NO_MEMORY_TRAP")) __builtin_trap();
+            }
+        }
+    }
+    std::free(memory);
 }
 
 }  // namespace
 
 void* operator new(std::size_t bytes) { return take(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take(bytes, static_cast<std::size_t>(alignment)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return take(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { give_back(memory); }
+void operator delete(void* memory, std::size_t) noexcept { give_back(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { give_back(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { give_back(memory); }
 
 namespace {
 
@@ -90,7 +122,9 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         tables.probes = 10;
         tables.bucket_rows = 32;
         source = tables.make();
-    } else if (kind != "scan") {
+    } else if (kind == "scan") {
+        source = ScanSettings().make();
+    } else {
         PivotSettings pivots;
         pivots.encoder = encoder_of(4);
         pivots.metric = Metric::l2;
@@ -102,13 +136,33 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
     return std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, encoder_of(2), std::move(source));
 }
 
+// An id that is like no other eight bytes.
+int64_t id_of(int64_t number) {
+    return static_cast<int64_t>((static_cast<uint64_t>(number) + 1) * 0x9E3779B97F4A7C15u | 0x4000000000000000u);
+}
+
+// Every second pair of floats of these vectors, and these ids, must not be left in memory.
+void look_for(const std::vector<float>& x, const std::vector<int64_t>& ids) {
+    const auto add = [](uint64_t eight) {
+        if (eight && needle_count < needles.size()) needles[needle_count++] = eight;
+    };
+    for (std::size_t i = 0; i + 2 <= x.size(); i += 2) {
+        uint64_t eight;
+        std::memcpy(&eight, &x[i], 8);
+        add(eight);
+    }
+    for (int64_t id : ids) add(static_cast<uint64_t>(id));
+    std::sort(needles.begin(), needles.begin() + needle_count);
+}
+
 // All that can be seen of an index.
 struct Seen {
     std::vector<int64_t> ids, answers;
     std::vector<float> distances;
     std::vector<uint16_t> digest;
     bool operator==(const Seen& other) const {
-        return ids == other.ids && answers == other.answers && digest == other.digest && distances.size() == other.distances.size() &&
+        return ids == other.ids && answers == other.answers && digest == other.digest &&
+               distances.size() == other.distances.size() &&
                std::memcmp(distances.data(), other.distances.data(), distances.size() * sizeof(float)) == 0;
     }
 };
@@ -122,7 +176,7 @@ Seen look(const Index& index) {
     for (const double effort : {0.05, 1.0, 1e6}) {
         std::vector<int64_t> ids(QUERIES * K);
         std::vector<float> distances(QUERIES * K);
-        index.search(queries.data(), QUERIES, K, effort, nullptr, 0, 1, ids.data(), distances.data());
+        index.search({queries.data(), QUERIES, K, effort, {}, 1}, {ids.data(), distances.data()});
         seen.answers.insert(seen.answers.end(), ids.begin(), ids.end());
         seen.distances.insert(seen.distances.end(), distances.begin(), distances.end());
     }
@@ -136,14 +190,20 @@ int64_t until_it_works(const Index& index, const std::string& what, Call call) {
     for (int64_t allowed = 0;; ++allowed) {
         bool threw = false;
         granted = allowed;
+        watching = true;
         try {
             call();
         } catch (const std::bad_alloc&) {
             threw = true;
         }
+        watching = false;
         granted = -1;
+        expect(!found_needle, what + ": gave back memory with something of a record or a query in it, request " +
+                                  std::to_string(allowed));
+        found_needle = 0;
         if (!threw) return allowed;  // it did all, perhaps with less memory than it would have liked
-        expect(look(index) == before, what + ": changed something although request " + std::to_string(allowed) + " failed");
+        expect(look(index) == before,
+               what + ": changed something although request " + std::to_string(allowed) + " failed");
         if (failures > 20) return allowed;
     }
 }
@@ -151,7 +211,7 @@ int64_t until_it_works(const Index& index, const std::string& what, Call call) {
 void check(const std::string& kind) {
     std::unique_ptr<Index> index = index_of(kind);
     std::vector<int64_t> ids;
-    for (int64_t id = 0; id < 400; ++id) ids.push_back(id * 3);
+    for (int64_t id = 0; id < 400; ++id) ids.push_back(id_of(id * 3));
     const auto vectors = [](const std::vector<int64_t>& of, uint64_t version) {
         std::vector<float> x;
         for (int64_t id : of) {
@@ -161,27 +221,40 @@ void check(const std::string& kind) {
         return x;
     };
     const std::vector<float> first = vectors(ids, 0);
-    int64_t failed = until_it_works(*index, kind + ", the first", [&] { index->add(first.data(), ids.data(), 400, 1); });
+    needle_count = 0;
+    look_for(first, ids);
+    int64_t failed =
+        until_it_works(*index, kind + ", the first", [&] { index->add(first.data(), ids.data(), 400, 1); });
     std::vector<int64_t> added;
     // One by one: some are pivots, some sampled, some part of an origin.
-    for (int64_t id = 1; id < 120; id += 3) {
+    for (int64_t number = 1; number < 120; number += 3) {
+        const int64_t id = id_of(number);
         const std::vector<float> x = vectors({id}, 0);
+        look_for(x, {id});
         failed += until_it_works(*index, kind + ", add", [&] { index->add(x.data(), &id, 1, 1); });
         added.push_back(id);
     }
     std::vector<int64_t> many;
-    for (int64_t id = 2; id < 400; id += 3) many.push_back(id);
+    for (int64_t id = 2; id < 400; id += 3) many.push_back(id_of(id));
     const std::vector<float> x = vectors(many, 0);
-    failed += until_it_works(*index, kind + ", add many", [&] { index->add(x.data(), many.data(), static_cast<int64_t>(many.size()), 1); });
+    look_for(x, many);
+    failed += until_it_works(*index, kind + ", add many",
+                             [&] { index->add(x.data(), many.data(), static_cast<int64_t>(many.size()), 1); });
     for (int64_t i = 0; i < 60; ++i)
-        failed += until_it_works(*index, kind + ", forget", [&] { index->forget(&ids[static_cast<size_t>(i)], 1, false); });
+        failed +=
+            until_it_works(*index, kind + ", forget", [&] { index->forget(&ids[static_cast<size_t>(i)], 1, false); });
     for (int64_t i = 60; i < 100; ++i) {
         const std::vector<float> moved = vectors({ids[static_cast<size_t>(i)]}, 1);
-        failed += until_it_works(*index, kind + ", update", [&] { index->update(moved.data(), &ids[static_cast<size_t>(i)], 1, 1); });
+        look_for(moved, {});
+        failed += until_it_works(*index, kind + ", update",
+                                 [&] { index->update(moved.data(), &ids[static_cast<size_t>(i)], 1, 1); });
     }
-    const std::vector<int64_t> several(ids.begin() + 100, ids.begin() + 130), going(ids.begin() + 130, ids.begin() + 220);
+    const std::vector<int64_t> several(ids.begin() + 100, ids.begin() + 130),
+        going(ids.begin() + 130, ids.begin() + 220);
     const std::vector<float> elsewhere = vectors(several, 1);
-    failed += until_it_works(*index, kind + ", update many", [&] { index->update(elsewhere.data(), several.data(), 30, 1); });
+    look_for(elsewhere, {});
+    failed +=
+        until_it_works(*index, kind + ", update many", [&] { index->update(elsewhere.data(), several.data(), 30, 1); });
     failed += until_it_works(*index, kind + ", forget many", [&] { index->forget(going.data(), 90, false); });
     std::unique_ptr<Index> other = index_of(kind);
     const auto add = [&](const std::vector<int64_t>& of, uint64_t version) {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "registers.h"
+#include "memory/registers.h"
 
 namespace {
 
@@ -18,9 +18,9 @@ constexpr uint8_t PATTERN = 0xA5;
 #define FILL_ZMM(n) "vmovdqu64 (%0), %%zmm" #n "\n\t"
 #define FILL_YMM(n) "vmovdqu (%0), %%ymm" #n "\n\t"
 #define FILL_XMM(n) "movdqu (%0), %%xmm" #n "\n\t"
-#define CLOBBERED                                                                                                            \
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", \
-        "xmm15", "memory"
+#define CLOBBERED                                                                                              \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
+        "xmm13", "xmm14", "xmm15", "memory"
 constexpr bool KNOWN = true;
 
 void fill(const uint8_t* pattern) {
@@ -43,8 +43,8 @@ void fill(const uint8_t* pattern) {
     __asm__ __volatile__(FILL(0) FILL(1) FILL(2) FILL(3) FILL(4) FILL(5) FILL(6) FILL(7) OTHERS(FILL)
                          :
                          : "r"(pattern)
-                         : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23",
-                           "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory");
+                         : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21",
+                           "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory");
 }
 
 bool is_ours(std::size_t byte) { return byte / 16 < 8 || byte / 16 > 15; }

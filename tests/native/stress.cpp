@@ -1,10 +1,11 @@
-// Stand-alone: one writer adds, updates, forgets and re-encodes while other threads search and look at everything there is to see.
-// Meant for the sanitizers (make test-asan, make test-tsan), which find what a comparison cannot: races and stray reads.
+// Stand-alone: one writer adds, updates, forgets and re-encodes while other threads search and look at everything there
+// is to see. Meant for the sanitizers (make test-asan, make test-tsan), which find what a comparison cannot: races and
+// stray reads.
 //
 //     stress [rounds] [isa...]
 //
-// Checked besides: what was forgotten before a search began is not in its answer; answers are in order; and in the end the index
-// equals a fresh one of the survivors, added in another order, and holds no byte of what is gone.
+// Checked besides: what was forgotten before a search began is not in its answer; answers are in order; and in the end
+// the index equals a fresh one of the survivors, added in another order, and holds no byte of what is gone.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -19,10 +20,11 @@
 #include <thread>
 #include <vector>
 
-#include "dispatch.h"
 #include "index.h"
-#include "pivots.h"
-#include "tables.h"
+#include "kernels/dispatch.h"
+#include "sources/pivots/pivots.h"
+#include "sources/scan/scan.h"
+#include "sources/tables/tables.h"
 
 namespace {
 
@@ -101,7 +103,7 @@ std::shared_ptr<const Encoder> encoder_of(const Configuration& c, float gain) {
 }
 
 std::unique_ptr<Source> source_of(const Configuration& c) {
-    if (c.from == From::scan) return nullptr;
+    if (c.from == From::scan) return ScanSettings().make();
     if (c.from == From::tables) {
         TableSettings tables;
         std::vector<float> sign = numbers(8, (1 + FIRST_ROUNDS) * 2 * c.dim);
@@ -206,7 +208,8 @@ private:
     std::vector<int64_t> pick(Random& random, int64_t count) const {
         std::vector<int64_t> ids;
         for (const auto& [id, version] : versions_) ids.push_back(id);
-        for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+        for (size_t i = ids.size(); i > 1; --i)
+            std::swap(ids[i - 1], ids[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
         ids.resize(static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(ids.size()))));
         return ids;
     }
@@ -218,9 +221,21 @@ private:
         const std::vector<float> x = vectors_of(ids, 2);
         const auto n = static_cast<int64_t>(ids.size());
         int refused = 0;
-        try { index_.add(x.data(), ids.data(), n, 1); } catch (const IdRefused&) { ++refused; }
-        try { index_.update(x.data(), ids.data(), n, 1); } catch (const IdRefused&) { ++refused; }
-        try { index_.forget(ids.data(), n, false); } catch (const IdRefused&) { ++refused; }
+        try {
+            index_.add(x.data(), ids.data(), n, 1);
+        } catch (const IdRefused&) {
+            ++refused;
+        }
+        try {
+            index_.update(x.data(), ids.data(), n, 1);
+        } catch (const IdRefused&) {
+            ++refused;
+        }
+        try {
+            index_.forget(ids.data(), n, false);
+        } catch (const IdRefused&) {
+            ++refused;
+        }
         expect(refused == 3 && index_.size() == size, "a call should have been refused, and changed nothing", where_);
     }
 
@@ -236,8 +251,9 @@ private:
             for (int64_t i = 0; i < 40; ++i) allowed.push_back(random.below(3000) - 10);
             const bool filtered = random.below(3) == 0;
             const double effort = random.below(2) ? 0.05 : 1.0 + static_cast<double>(random.below(50));
-            index_.search(queries.data(), N, K, effort, filtered ? allowed.data() : nullptr, filtered ? 40 : 0,
-                          1 + random.below(2), ids.data(), distances.data());
+            SearchRequest request = {queries.data(), N, K, effort, {}, 1 + random.below(2)};
+            if (filtered) request.allowed = {allowed.data(), 40};
+            index_.search(request, {ids.data(), distances.data()});
             for (size_t i = 0; i < ids.size(); ++i) {
                 const bool empty = ids[i] == -1;
                 expect(empty == std::isinf(distances[i]) && !std::isnan(distances[i]), "a distance is not one", where_);
@@ -252,9 +268,10 @@ private:
         switch (random.below(7)) {
             case 0: {
                 std::vector<std::pair<float, int64_t>> hits;
-                index_.search_radius(queries.data(), 3.0f, nullptr, 0, hits);
+                index_.search_radius(queries.data(), 3.0f, {}, hits);
                 for (const auto& hit : hits)
-                    expect(!std::binary_search(gone.begin(), gone.end(), hit.second), "radius: a forgotten record", where_);
+                    expect(!std::binary_search(gone.begin(), gone.end(), hit.second), "radius: a forgotten record",
+                           where_);
                 break;
             }
             case 1: {
@@ -265,7 +282,8 @@ private:
             case 2: {
                 const std::vector<int64_t> all = index_.ids();
                 expect(std::is_sorted(all.begin(), all.end()), "ids are out of order", where_);
-                for (int64_t id : all) expect(!std::binary_search(gone.begin(), gone.end(), id), "ids: a forgotten one", where_);
+                for (int64_t id : all)
+                    expect(!std::binary_search(gone.begin(), gone.end(), id), "ids: a forgotten one", where_);
                 break;
             }
             case 3: {
@@ -280,7 +298,8 @@ private:
                 try {
                     if (c_.settings.keep_vectors) index_.get(&id, 1, x.data());
                     if (c_.settings.keep_vectors)
-                        expect(x == vector_of(id, 0) || x == vector_of(id, 1), "get: a mixture of two versions", where_);
+                        expect(x == vector_of(id, 0) || x == vector_of(id, 1), "get: a mixture of two versions",
+                               where_);
                 } catch (const IdRefused&) {
                 }
                 break;
@@ -315,28 +334,31 @@ private:
         for (double effort : {0.02, 1.0, 1e9}) {
             std::vector<int64_t> ids_a(N * K), ids_b(N * K);
             std::vector<float> distances_a(N * K), distances_b(N * K);
-            index_.search(queries.data(), N, K, effort, nullptr, 0, 2, ids_a.data(), distances_a.data());
-            other.search(queries.data(), N, K, effort, nullptr, 0, 1, ids_b.data(), distances_b.data());
+            index_.search({queries.data(), N, K, effort, {}, 2}, {ids_a.data(), distances_a.data()});
+            other.search({queries.data(), N, K, effort, {}, 1}, {ids_b.data(), distances_b.data()});
             expect(ids_a == ids_b, "answers differ from a fresh index's", where_);
-            expect(std::memcmp(distances_a.data(), distances_b.data(), N * K * sizeof(float)) == 0, "distances differ", where_);
+            expect(std::memcmp(distances_a.data(), distances_b.data(), N * K * sizeof(float)) == 0, "distances differ",
+                   where_);
         }
         const std::vector<uint8_t> memory = index_.raw_memory();
         const auto* trace = reinterpret_cast<const uint8_t*>(last_gone_.data());
-        expect(std::search(memory.begin(), memory.end(), trace, trace + 16) == memory.end(), "a trace of a forgotten record", where_);
+        expect(std::search(memory.begin(), memory.end(), trace, trace + 16) == memory.end(),
+               "a trace of a forgotten record", where_);
         // And down to nothing, and from there to one again.
         ids = index_.ids();
         index_.forget(ids.data(), static_cast<int64_t>(ids.size()), false);
         std::vector<int64_t> found(K);
         std::vector<float> distances(K);
-        index_.search(queries.data(), 1, K, 1.0, nullptr, 0, 1, found.data(), distances.data());
+        index_.search({queries.data(), 1, K, 1.0, {}, 1}, {found.data(), distances.data()});
         expect(index_.size() == 0 && found[0] == -1, "an empty index found something", where_);
         const std::vector<uint8_t> rest = index_.raw_memory();
         // 127: the largest id, which stands for none in cells.
-        expect(std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0 || byte == 255 || byte == 127; }),
-               "an empty index holds bytes", where_);
+        expect(
+            std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0 || byte == 255 || byte == 127; }),
+            "an empty index holds bytes", where_);
         const int64_t id = std::numeric_limits<int64_t>::min();
         index_.add(queries.data(), &id, 1, 1);
-        index_.search(queries.data(), 1, K, 1.0, nullptr, 0, 1, found.data(), distances.data());
+        index_.search({queries.data(), 1, K, 1.0, {}, 1}, {found.data(), distances.data()});
         expect(found[0] == id && found[1] == -1, "one record was not found", where_);
     }
 
@@ -360,7 +382,8 @@ int main(int argc, char** argv) {
     for (const std::string& isa : isas) {
         use_isa(isa);
         for (const Configuration& configuration : CONFIGURATIONS) Stress(configuration, isa, rounds).run();
-        std::printf("%s: %zu configurations, %lld rounds each\n", isa.c_str(), std::size(CONFIGURATIONS), static_cast<long long>(rounds));
+        std::printf("%s: %zu configurations, %lld rounds each\n", isa.c_str(), std::size(CONFIGURATIONS),
+                    static_cast<long long>(rounds));
         std::fflush(stdout);
     }
     if (failures) std::printf("%d failures\n", failures.load());

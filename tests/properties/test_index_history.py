@@ -209,7 +209,7 @@ class History(RuleBasedStateMachine):
         """No byte pattern of a forgotten record in any buffer of the index, in use or not."""
         if not self.gone:
             return
-        memory = self.index._native.raw_memory()
+        memory = core.testing.raw_memory(self.index._native)
         lanes = [memory[r::stride] for stride in (32, 64) for r in range(stride)]
         words = np.frombuffer(memory, dtype=np.uint32)
         word_lanes = [words[r::32].tobytes() for r in range(32)]

@@ -7,7 +7,7 @@ import pytest
 
 import lethevec
 from lethevec import reference
-from lethevec.reference import families
+from lethevec.reference import constants
 
 
 def frame_matrix(frame):
@@ -277,4 +277,4 @@ def test_reconstructions_by_their_definitions():
 
 def test_falloff_is_what_the_weights_use():
     c = reference.plane_weights(10, 2)
-    assert float(c[1] / c[0]) == pytest.approx(families.FALLOFF, rel=1e-6)
+    assert float(c[1] / c[0]) == pytest.approx(constants.FALLOFF, rel=1e-6)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lethevec import reference
-from lethevec.reference import pivot_search, pivots, ranking
+from lethevec.reference import constants, pivot_search, pivots, ranking
 
 METRICS = ["cosine", "l2", "ip"]
 KEY = reference.default_pivot_key(3)
@@ -155,7 +155,7 @@ def test_sums_add_and_subtract_in_any_order(scale):
     left = z[~np.isnan(z[:, 0])]
     np.testing.assert_array_equal(running, pivots.in_units(left, E).sum(axis=0))
     mean = pivots.exact_mean(running, 50, E)
-    unit = 2.0 ** (E - pivots.FRACTION)
+    unit = 2.0 ** (E - constants.UNIT_BITS)
     true = left.astype(np.float64).mean(axis=0)
     np.testing.assert_allclose(mean, true, rtol=1e-7, atol=max(unit, 1e-45))
 
@@ -226,12 +226,12 @@ def test_equal_pivots_share_a_cell_by_id():
 def test_an_origin_is_the_mean_of_the_members_with_the_smallest_hashes(metric, refine):
     made = built(900, 10, metric=metric, refine=refine, cell_size=20)
     z, ids, cells = searched(made), made.records.ids, made.cells
-    assert (cells.counts > pivots.ORIGIN_MEMBERS).sum() > 10
-    assert (cells.counts < pivots.ORIGIN_MEMBERS).sum() > 5
+    assert (cells.counts > constants.ORIGIN_MEMBERS).sum() > 10
+    assert (cells.counts < constants.ORIGIN_MEMBERS).sum() > 5
     for c in np.flatnonzero(cells.counts).tolist():
         members = np.flatnonzero(made.cells_of == c).tolist()
         members.sort(key=lambda row: (int(reference.siphash(KEY, ids[row : row + 1])[0]), ids[row]))
-        counted = members[: pivots.ORIGIN_MEMBERS]
+        counted = members[: constants.ORIGIN_MEMBERS]
         np.testing.assert_allclose(cells.origins[c], z[counted].mean(axis=0), atol=1e-5)
         if refine == 0:
             assert cells.ids[c] in ids[counted]
@@ -288,14 +288,14 @@ def counted_for_origins(made):
     hashes, counted = reference.siphash(KEY, made.records.ids), np.zeros(len(made.cells_of), dtype=bool)
     for c in range(len(made.cells.ids)):
         members = np.flatnonzero(made.cells_of == c)
-        counted[members[np.argsort(hashes[members])][: pivots.ORIGIN_MEMBERS]] = True
+        counted[members[np.argsort(hashes[members])][: constants.ORIGIN_MEMBERS]] = True
     assert counted[reference.is_pivot(made.records.ids, KEY, made.settings.cell_size)].all()
     return counted
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_record_that_an_origin_is_made_of_takes_it_along(metric):
-    """The members of its cell are coded anew, and nobody else."""
+    """The members of its cell are coded again, and nobody else."""
     x, ids = data(500, 9)
     settings = settings_of(9, metric=metric, cell_size=40)
     whole = reference.build_pivots(settings, ids, x)
@@ -307,9 +307,9 @@ def test_a_record_that_an_origin_is_made_of_takes_it_along(metric):
     cell = whole.cells_of[row]
     moved = (less.cells.origins != whole.cells.origins).any(axis=1)
     assert np.flatnonzero(moved).tolist() == [cell]
-    anew = less.sizes != whole.sizes[rest]
-    assert anew.any()
-    assert (less.cells_of[anew] == cell).all()
+    recoded = less.sizes != whole.sizes[rest]
+    assert recoded.any()
+    assert (less.cells_of[recoded] == cell).all()
     elsewhere = less.cells_of != cell
     np.testing.assert_array_equal(less.records.codes[elsewhere], whole.records.codes[rest][elsewhere])
 
@@ -375,7 +375,7 @@ def test_the_estimate_comes_closer_with_each_plane(metric):
 def brute_force(made, query, k, allowed=None):
     rows = np.arange(len(made.cells_of)) if allowed is None else np.flatnonzero(allowed)
     distances = ranking.true_distances(query, made.records, rows, made.settings.metric)
-    return ranking._answer(distances, made.records.ids[rows], k)
+    return ranking.answer(distances, made.records.ids[rows], k)
 
 
 EFFORTS = [1e-9, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.4, 2.0, 4.0, 10.0, 1e3, 1e18]
@@ -429,7 +429,7 @@ def test_cells_come_by_the_distance_of_their_means():
     filled = np.flatnonzero(made.cells.counts)
     assert sorted(order.tolist()) == filled.tolist()
     means = np.stack([searched(made)[made.cells_of == c].mean(axis=0) for c in order])
-    distances = (pivot_search.SHARE * means**2 - 2 * means * q).sum(axis=1)
+    distances = (constants.MEAN_SHARE * means**2 - 2 * means * q).sum(axis=1)
     assert np.corrcoef(np.argsort(np.argsort(distances)), np.arange(len(order)))[0, 1] > 0.99
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethevec.forgetting.residue import MemorySource, id_needles, search, text_needles, vector_needles
-from lethevec.store import Store
-from lethevec.store import open as open_store
+from lethevec._forgetting.residue import MemorySource, id_needles, search, text_needles, vector_needles
+from lethevec._store import Store
+from lethevec._store import open as open_store
 
 pytest.importorskip("cryptography")
 
@@ -74,7 +74,7 @@ def find_leftovers(folder: Path, *, vectors: Any = (), ids: Any = (), texts: Any
 
 def read_through(path: Path) -> bytes:
     """The bytes of a file that a store may have open: a plain open and close would drop SQLite's locks."""
-    from lethevec.store.files import FileSource
+    from lethevec._store.files import FileSource
 
     if path.name.endswith("-shm"):
         return b""

@@ -26,7 +26,7 @@ def say(kind: str, operation: dict) -> None:
 
 def main(path: str, seed: int, state: str) -> None:
     """Random operations on the records of `state` (id to number of its vector), for ever."""
-    from lethevec.store import open as open_store
+    from lethevec._store import open as open_store
 
     choose = random.Random(seed)
     live: dict[str, int] = json.loads(Path(state).read_text())

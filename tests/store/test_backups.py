@@ -9,8 +9,8 @@ import sqlite3
 import numpy as np
 import pytest
 
+from lethevec._store import open as open_store
 from lethevec.errors import FileError, KeysError, ReceiptError
-from lethevec.store import open as open_store
 
 
 def test_the_same_bytes_for_the_same_records(make, vectors, tmp_path):

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethevec import Pivots, Tables
+from lethevec._forgetting.residue import MemorySource, Needle, search
+from lethevec._index.kept import KeptCodes
+from lethevec._store import Store
 from lethevec.errors import FormatError, ParameterError
-from lethevec.forgetting.residue import MemorySource, Needle, search
-from lethevec.index.kept import KeptCodes
-from lethevec.store import Store
 
 from .conftest import account, read_through
 
@@ -208,7 +209,7 @@ class TestNothingIsTrusted:
         db.add(vectors, ids=range(40))
         rows = kept(db)
         db.close()
-        from lethevec.index import kept as module
+        from lethevec._index import kept as module
 
         original = module._tables
         monkeypatch.setattr(module, "_tables", lambda hasher: [*original(hasher), b"another"])
@@ -395,8 +396,8 @@ class TestVersions:
         make("old.lethe").close()  # its keys
         code = """
             import resource, signal, sys
-            from lethevec.store import open as open_store
-            from lethevec.store import base
+            from lethevec._store import open as open_store
+            from lethevec._store import base
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             base._CODES = 4
             limit = int(sys.argv[2])
@@ -421,8 +422,8 @@ class TestReopening:
             {"source": "auto", "family": "usr"},
             {"source": "auto", "ranking": "hamming"},
             {"family": "usr", "mean_norm": 2.0, "bits": 64},
-            {"source": "pivots", "expected": 1000, "key": bytes(16)},
-            {"source": "tables", "expected": 1000},
+            {"source": Pivots(expected=1000, key=bytes(16))},
+            {"source": Tables(expected=1000)},
             {"family": "faiss-lsh", "bits": 4},
             {"bits": np.int64(24), "seed": np.int64(7)},
         ],
@@ -445,7 +446,7 @@ class TestReopening:
             ({"bits": 16}, "bits"),
             ({"nonsense": 3}, "nonsense"),
             ({"mean_norm": 2.0}, "mean_norm"),
-            ({"key": b"12"}, "key"),
+            ({"source": Tables()}, "source"),
         ],
         ids=str,
     )

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from lethevec._store.copying import building, remove_unfinished
 from lethevec.errors import ErasureIncompleteError
-from lethevec.store.copying import building, remove_unfinished
 
 BOTH_LAYOUTS = True
 
 BACKUP = """
 import os, signal, sys
-from lethevec.store import backups, open
+from lethevec._store import backups, open
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 backups.os.replace = die  # when everything is written, and nothing has its name

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethevec._store import open as open_store
 from lethevec.errors import FileError, FormatError, KeysError
-from lethevec.store import open as open_store
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ class TestDamage:
         ("sql", "parameters", "message"),
         [
             ("DELETE FROM store", (), "expected the row of the table store"),
-            ("UPDATE store SET configuration = '{}'", (), "expected dim and metric"),
-            ("UPDATE store SET configuration = 'x'", (), "as a JSON object"),
+            ("UPDATE store SET configuration = '{}'", (), "expected the configuration of an index"),
+            ("UPDATE store SET configuration = 'x'", (), "expected the configuration of an index"),
             (
                 "UPDATE store SET configuration = ?",
                 (json.dumps({"dim": 8, "metric": "l2", "params": []}),),
@@ -118,7 +118,7 @@ class TestDamage:
             from pathlib import Path
             import numpy as np
             from lethevec.errors import LethevecError
-            from lethevec.store import open
+            from lethevec._store import open
             source, folder = Path(sys.argv[1]), Path(sys.argv[2])
             data = source.read_bytes()
             choose = random.Random(5)
@@ -167,7 +167,7 @@ class TestDamage:
         db.add(vectors, ids=range(40))
         copy = tmp_path / "copy"
         copy.mkdir()
-        from lethevec.store.files import FileSource
+        from lethevec._store.files import FileSource
 
         for path in db._session.files.searchable():
             data = b"".join(block for _, block in FileSource(path).blocks(1 << 20))
@@ -217,7 +217,7 @@ def run_as_nobody(code: str, *arguments: object) -> str:
     """Run as a user whom permissions stop (root they do not); everything is imported before the change of user."""
     prologue = """
         import os, sys, numpy as np
-        from lethevec.store import open
+        from lethevec._store import open
         from lethevec.errors import FileError
         from cryptography.hazmat.primitives.asymmetric import ed25519
         if os.geteuid() == 0:

@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec._store import sqlite_facts
 from lethevec.errors import FileError, ParameterError
-from lethevec.store import sqlite_facts
 
 
 def test_config_is_what_was_chosen(make):
     db = make(index={"family": "usr", "bits": 32, "seed": 5})
     config = db.config
-    assert (config["dim"], config["metric"], config["family"], config["bits"], config["seed"]) == (
-        8,
-        "l2",
-        "usr",
-        32,
-        5,
-    )
-    config["dim"] = 9
-    assert db.config["dim"] == 8
+    assert (config.dim, config.metric, config.family, config.bits, config.seed) == (8, "l2", "usr", 32, 5)
+    assert config == lethevec.Index(8, "l2", family="usr", bits=32, seed=5).config
 
 
 def test_files_are_those_on_disk(make, vectors, tmp_path):

@@ -21,8 +21,8 @@ CODE = """
     from pathlib import Path
     import numpy as np
     from lethevec.errors import ErasureIncompleteError, IncompleteWriteError
-    from lethevec.store import open
-    from lethevec.store.files import FileSource
+    from lethevec._store import open
+    from lethevec._store.files import FileSource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails instead of killing the process
 
@@ -113,7 +113,7 @@ FULL = """
     from pathlib import Path
     import numpy as np
     from lethevec.errors import LethevecError
-    from lethevec.store import open
+    from lethevec._store import open
     folder = Path(sys.argv[1])
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]).returncode:
         sys.exit(77)

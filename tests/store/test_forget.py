@@ -12,6 +12,10 @@ import sqlite3
 import numpy as np
 import pytest
 
+from lethevec._forgetting.receipts import Receipt
+from lethevec._forgetting.residue import MemorySource, search, vector_needles
+from lethevec._forgetting.verify import verify_chain, verify_receipt
+from lethevec._store.ids import row_of
 from lethevec.errors import (
     ErasureIncompleteError,
     FormatError,
@@ -21,10 +25,6 @@ from lethevec.errors import (
     ReceiptError,
     UnknownIdError,
 )
-from lethevec.forgetting.receipts import Receipt
-from lethevec.forgetting.residue import MemorySource, search, vector_needles
-from lethevec.forgetting.verify import verify_chain, verify_receipt
-from lethevec.store.ids import row_of
 
 BOTH_LAYOUTS = True
 IDS = [f"record-of-somebody-{i:04d}" for i in range(40)]

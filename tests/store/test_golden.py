@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethevec.store import open as open_store
+from lethevec._store import open as open_store
 
 from .golden.make import VERSIONS, vectors
 
@@ -17,7 +17,7 @@ FOLDERS = sorted(path for path in (Path(__file__).parent / "golden").iterdir() i
 
 
 def test_there_is_one_for_each_version():
-    from lethevec.store.schema import VERSION
+    from lethevec._store.schema import VERSION
 
     assert [path.name for path in FOLDERS] == [f"v{version}" for version in range(1, VERSION + 1)]
     assert list(VERSIONS) == list(range(1, VERSION + 1))

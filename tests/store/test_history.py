@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from lethevec._forgetting.verify import verify_chain
+from lethevec._store import open as open_store
 from lethevec.errors import IdError, UnknownIdError
-from lethevec.forgetting.verify import verify_chain
-from lethevec.store import open as open_store
 
 from .conftest import account, find_leftovers
 

@@ -24,7 +24,7 @@ def imported(path: Path) -> set[str]:
 
 def test_only_the_store_and_a_benchmark_import_sqlite3():
     users = {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py") if "sqlite3" in imported(path)}
-    assert users == {"store", "bench"}  # a benchmark opens the files of others
+    assert users == {"_store", "bench"}  # a benchmark opens the files of others
 
 
 def test_forgetting_knows_neither_store_nor_index():
@@ -33,5 +33,5 @@ def test_forgetting_knows_neither_store_nor_index():
 
 
 def test_cryptography_is_imported_only_when_needed():
-    code = "import sys, lethevec.store; sys.exit('cryptography' in sys.modules)"
+    code = "import sys, lethevec._store; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

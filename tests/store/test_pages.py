@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lethevec._store.checkpoint import BusyError, Checkpointer
+from lethevec._store.connection import connect, pragma, use_wal
+from lethevec._store.files import FileSource, RawFile, StoreFiles
+from lethevec._store.pages import read_header, scrub, unused_ranges, wal_state
 from lethevec.errors import FormatError
-from lethevec.store.checkpoint import BusyError, Checkpointer
-from lethevec.store.connection import connect, pragma, use_wal
-from lethevec.store.files import FileSource, RawFile, StoreFiles
-from lethevec.store.pages import read_header, scrub, unused_ranges, wal_state
 
 
 def churn(path: Path, seed: int, steps: int = 1500) -> sqlite3.Connection:

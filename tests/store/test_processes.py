@@ -39,7 +39,7 @@ def child(code: str, *arguments: object):
 
 READER = """
     import sys, numpy as np
-    from lethevec.store import open
+    from lethevec._store import open
     db = open(sys.argv[1], read_only=True)
     for line in sys.stdin:
         hits = db.search(np.array(line.split(), dtype=float), k=3)
@@ -106,9 +106,9 @@ def test_a_process_that_holds_a_snapshot(make, vectors, tmp_path, leftovers):
 @pytest.mark.parametrize("when", [0, 1, 2])
 def test_changes_while_a_reader_loads(make, vectors, monkeypatch, when):
     """Between two parts of a load, or after the last: forgets, updates and adds of what was read and what was not."""
-    from lethevec.store.mirror import Mirror
+    from lethevec._store.mirror import Mirror
 
-    monkeypatch.setattr("lethevec.store.mirror._PART", 10)
+    monkeypatch.setattr("lethevec._store.mirror._PART", 10)
     db = make()
     db.add(vectors[:30], ids=range(30))
     calls: list[int] = []
@@ -132,7 +132,7 @@ def test_changes_while_a_reader_loads(make, vectors, monkeypatch, when):
 
         monkeypatch.setattr(Mirror, "_read_new", read_new)
     else:  # after so many parts
-        from lethevec.store import mirror
+        from lethevec._store import mirror
 
         to_arrays = mirror.to_arrays
 
@@ -158,7 +158,7 @@ def test_the_second_writer_is_told(make):
     db = make()
     code = """
         import sys
-        from lethevec.store import open
+        from lethevec._store import open
         from lethevec.errors import StoreLockedError
         for line in sys.stdin:
             try:
@@ -238,7 +238,7 @@ def test_threads_search_while_one_writes(make):
 
 
 def test_an_iteration_does_not_hold_up_an_erasure(make, vectors, monkeypatch):
-    monkeypatch.setattr("lethevec.store.reading._PART", 3)
+    monkeypatch.setattr("lethevec._store.reading._PART", 3)
     db = make()
     db.add(vectors[:20], ids=range(20))
     reader = make(read_only=True)
@@ -252,7 +252,7 @@ def test_a_reader_opened_during_a_crash_of_the_writer(tmp_path: Path, vectors, m
     """A log that nobody has checkpointed yet is read by readers, and by the next writer."""
     code = """
         import os, sys, numpy as np
-        from lethevec.store import open
+        from lethevec._store import open
         db = open(sys.argv[1], 8, "l2")
         db.add(np.random.default_rng(5).normal(size=(40, 8)).astype(np.float32), ids=range(40))
         os._exit(9)

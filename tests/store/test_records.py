@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from lethevec import Index, Tables
+from lethevec._index.config import Config
+from lethevec._store import KEEP
+from lethevec._store.ids import row_of
 from lethevec.errors import (
     FileError,
     IdError,
@@ -17,10 +20,6 @@ from lethevec.errors import (
     UnsupportedError,
     VectorError,
 )
-from lethevec.index import Index
-from lethevec.index.config import Config
-from lethevec.store import KEEP
-from lethevec.store.ids import row_of
 
 BOTH_LAYOUTS = True
 
@@ -64,7 +63,7 @@ class TestAddAndGet:
         assert all(type(r.id) in (int, str) for r in db)
 
     def test_iteration_is_in_row_order_and_in_parts(self, make, vectors, monkeypatch):
-        monkeypatch.setattr("lethevec.store.reading._PART", 7)
+        monkeypatch.setattr("lethevec._store.reading._PART", 7)
         db = make()
         ids = [f"name-{i}" for i in range(20)] + list(range(20))
         db.add(vectors, ids=ids)
@@ -319,7 +318,7 @@ class TestUpdate:
 
 def without_key(config: Config) -> Config:
     """All but the key of pivots, which a store draws."""
-    return replace(config, source_params=tuple(pair for pair in config.source_params if pair[0] != "key"))
+    return config.with_key(None)
 
 
 class TestSearch:
@@ -348,7 +347,7 @@ class TestSearch:
             {"family": "usr", "bits": 32},
             {"family": "usr", "bits": 32, "steps": 5, "ranking": "hamming"},
             {"keep_vectors": False},
-            {"source": "tables", "tables": 3, "key_bits": 6},
+            {"source": Tables(tables=3, key_bits=6)},
         ],
     )
     def test_every_option_of_the_index_is_kept(self, make, options):

@@ -9,6 +9,13 @@ import sqlite3
 import numpy as np
 import pytest
 
+from lethevec._forgetting.residue import MemorySource, Needle, search
+from lethevec._store import open as open_store
+from lethevec._store.checkpoint import Checkpointer
+from lethevec._store.ids import row_of
+from lethevec._store.ledger import Ledger
+from lethevec._store.sealing import number_of, seal, unseal
+from lethevec._store.vault import Vault
 from lethevec.errors import (
     ErasureIncompleteError,
     FileError,
@@ -18,13 +25,6 @@ from lethevec.errors import (
     ParameterError,
     StoreLockedError,
 )
-from lethevec.forgetting.residue import MemorySource, Needle, search
-from lethevec.store import open as open_store
-from lethevec.store.checkpoint import Checkpointer
-from lethevec.store.ids import row_of
-from lethevec.store.ledger import Ledger
-from lethevec.store.sealing import number_of, seal, unseal
-from lethevec.store.vault import Vault
 
 from .conftest import read_through
 

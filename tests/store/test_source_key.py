@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethevec import Index
+from lethevec import Auto, Index, Pivots, Scan
+from lethevec._index.sources import key_of, with_key
 from lethevec._native import core
+from lethevec._store import Store, base
+from lethevec._store import open as open_store
 from lethevec.errors import FormatError, ParameterError
-from lethevec.store import Store, base
-from lethevec.store import open as open_store
 
 BOTH_LAYOUTS = True
-PIVOTS = {"pivots_from": 50, "cell_size": 8}  # so that two hundred records are enough for many pivots
+PIVOTS = {
+    "source": Auto(pivots_from=50, pivots=Pivots(cell_size=8))
+}  # so that two hundred records are enough for many pivots
 CHOSEN = bytes(range(16))
 
 
@@ -32,11 +35,15 @@ def queries() -> np.ndarray:
 
 def used_key(db: Store) -> bytes:
     """The key that the index in memory works with."""
-    return bytes.fromhex(dict(db._mirror.engine.config.source_params)["key"])
+    return bytes.fromhex(key_of(db._mirror.engine.config.source))
 
 
 def seed_key(seed: int = 0) -> bytes:
-    return bytes.fromhex(dict(Index(8, seed=seed).config.source_params)["key"])
+    return bytes.fromhex(key_of(Index(8, seed=seed).config.source))
+
+
+def with_chosen(key: bytes | str) -> dict:
+    return {"source": with_key(PIVOTS["source"], key)}
 
 
 def rows(path: Path, sql: str) -> list:
@@ -59,7 +66,7 @@ def change(path: Path, sql: str, *parameters: object) -> None:
 
 
 def pivots(db: Store) -> list[int]:
-    ids, real, *_ = core.pivot_cells(db._mirror.engine._native)
+    ids, real, *_ = core.testing.pivot_cells(db._mirror.engine._native)
     return sorted(ids[real.astype(bool)].tolist())
 
 
@@ -95,19 +102,19 @@ class TestDrawn:
     def test_by_default_a_store_scans_and_needs_none(self, make):
         """It must open in seconds, however many records it has."""
         db = make()
-        assert db.config["source"] == "scan"
+        assert db.config.source == Scan()
         assert rows(db.path, "SELECT name FROM sqlite_master WHERE name = 'source_key'") == []
 
     def test_auto(self, make):
         """Few records are scanned, and the key is there for the day on which they are many."""
         db = make(index={"source": "auto"})
-        assert db.config["source"] == "auto"
+        assert db.config.source.name == "auto"
         assert rows(db.path, "SELECT key FROM source_key") == [(used_key(db),)]
 
     def test_neither_in_the_configuration_nor_in_the_digest(self, make, many):
         one, two = make("one.lethe", index=PIVOTS), make("two.lethe", index=PIVOTS)
         assert one.config == two.config
-        assert "key" not in one.config
+        assert key_of(one.config.source) is None
         assert one._session.row.configuration == two._session.row.configuration
         assert used_key(one).hex() not in one._session.row.configuration
         for db in (one, two):
@@ -115,8 +122,7 @@ class TestDrawn:
         assert one.digest() == two.digest()
         same = Index(8, "l2", **PIVOTS)
         assert same.config.canonical().decode() == one._session.row.configuration
-        arguments = {name: value for name, value in one.config.items() if name != "gain_follows"}
-        assert Index(**arguments).config == same.config
+        assert one.config == same.config.with_key(None)
 
     @pytest.mark.parametrize("options", [{"source": "scan"}, {"source": "tables"}, {"family": "usr", "bits": 32}])
     def test_not_where_there_are_no_pivots(self, make, options):
@@ -130,7 +136,7 @@ class TestDrawn:
         db = make(index=PIVOTS)
         db.add(many[:120], ids=range(120))
         db.add(many[120:], ids=range(120, 200))
-        index = Index(8, "l2", **PIVOTS, key=used_key(db))
+        index = Index(8, "l2", **with_chosen(used_key(db)))
         index.add(many, ids=range(200))
         assert answers(db, queries) == answers(index, queries)
         other = Index(8, "l2", **PIVOTS)
@@ -164,11 +170,11 @@ class TestDrawn:
 class TestChosen:
     @pytest.mark.parametrize("key", [CHOSEN, CHOSEN.hex()])
     def test_a_given_key_wins(self, make, many, key, tmp_path):
-        options = {**PIVOTS, "key": key}
+        options = with_chosen(key)
         db = make(index=options)
         db.add(many, ids=range(200))
         assert used_key(db) == CHOSEN
-        assert db.config["key"] == CHOSEN.hex()
+        assert key_of(db.config.source) == CHOSEN.hex()
         assert not has_table(db.path)
         db.backup(tmp_path / "copy.lethe")
         db.close()
@@ -180,9 +186,9 @@ class TestChosen:
             assert used_key(copy) == CHOSEN
 
     def test_another_is_refused(self, make):
-        make(index={**PIVOTS, "key": CHOSEN}).close()
-        with pytest.raises(ParameterError, match="expected key='000102"):
-            make(index={"key": CHOSEN[::-1]})
+        make(index=with_chosen(CHOSEN)).close()
+        with pytest.raises(ParameterError, match=r"expected source=.*key='000102"):
+            make(index=with_chosen(CHOSEN[::-1]))
 
 
 class TestBackup:
@@ -210,7 +216,7 @@ class TestBackup:
             drawn = used_key(copy)
             assert drawn not in (original, seed_key())
             assert copy.digest() == digest
-            index = Index(8, "l2", **PIVOTS, key=drawn)
+            index = Index(8, "l2", **with_chosen(drawn))
             index.add(many, ids=range(200))
             assert answers(copy, queries) == answers(index, queries)
             copy.backup(tmp_path / "again")
@@ -284,7 +290,7 @@ def test_golden_stores_scan_and_get_no_table(tmp_path, golden):
     shutil.copytree(golden, tmp_path / "copy")
     for read_only in (True, False):
         with open_store(tmp_path / "copy" / "golden.lethe", read_only=read_only) as db:
-            assert db.config["source"] == "scan"
+            assert db.config.source == Scan()
         assert not has_table(tmp_path / "copy" / "golden.lethe")
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethevec._store import open as open_store
 from lethevec.errors import ParameterError
-from lethevec.store import open as open_store
 
 VALUES = [None, True, False, 0, 1, 1.0, 2, -1.5, 10**20, "1", "", "a", "b", "é", "true", [1], {"x": 1}]
 FIELDS = ["a", "b", "a.x", "c d", "é"]
@@ -132,7 +132,7 @@ def test_the_nearest_allowed_ones_and_not_what_is_left_of_the_nearest(make, vect
 
 def test_a_subject_is_found_by_its_index(make):
     db = make()
-    from lethevec.store.where import compile_where
+    from lethevec._store.where import compile_where
 
     sql, parameters = compile_where({"$subject": "alice"})
     plan = db._session.connection.execute(

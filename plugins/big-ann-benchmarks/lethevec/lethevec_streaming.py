@@ -1,4 +1,4 @@
-"""Lethevec in the streaming track of big-ann-benchmarks. A deleted point is forgotten: there are no tombstones."""
+"""Lethevec in the streaming track of big-ann-benchmarks. A deleted point is forgotten; there are no tombstones."""
 
 import numpy as np
 from neurips23.streaming.base import BaseStreamingANN
@@ -22,8 +22,13 @@ class Lethevec(BaseStreamingANN):
         self.res = None
 
     def setup(self, dtype, max_pts, ndims):
-        """An empty index. Nothing is trained, so neither the type nor the number of points is needed."""
-        self.index = lethevec.Index(dim=ndims, metric=self.metric, **self.params)
+        """Make an empty index. Nothing is trained, so neither the type nor the number of points is needed."""
+        self.dim = ndims
+        self.start()
+
+    def start(self):
+        """Make a new, empty index with the same parameters."""
+        self.index = lethevec.Index(dim=self.dim, metric=self.metric, **self.params)
 
     def insert(self, X, ids):
         """Add points under their ids."""
@@ -38,19 +43,27 @@ class Lethevec(BaseStreamingANN):
         self.index.update(np.asarray(X, dtype=np.float32), ids=np.asarray(ids, dtype=np.int64))
 
     def set_query_arguments(self, query_args):
-        """`effort`: how much is looked at; `T`: threads, all cores by default."""
+        """Set `effort`, how much is looked at, and `T`, the number of threads: all cores by default.
+
+        The framework replays the whole runbook on this object for each set of query arguments, without calling `setup`
+        again. Records of the last replay would be in the way of the next one, so it starts with a new index.
+        """
         self.effort = float(query_args.get("effort", 1.0))
         self.threads = query_args.get("T")
+        if self.index is not None and len(self.index):
+            self.start()
 
     def query(self, X, k):
-        """The ids of the k nearest of each query, in `res`."""
+        """Put the ids of the k nearest of each query into `res`."""
         found = self.index.search(np.asarray(X, dtype=np.float32), k, effort=self.effort, threads=self.threads)
         self.res = found.ids
 
     def range_query(self, X, radius):
-        """All points within a true distance, in `res`: offsets, distances, ids."""
+        """Put all points within a true distance into `res`: offsets, distances, ids."""
         found = self.index.search_radius(np.asarray(X, dtype=np.float32), radius)
-        self.res = found.offsets, found.distances, found.ids
+        there = np.isfinite(found.distances)
+        offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        self.res = offsets, found.distances[there], found.ids[there]
 
     def get_additional(self):
         """What the index says of itself."""

@@ -2,7 +2,7 @@
 
 Figures are for one thread. Libraries read how many threads they may have from the environment when they are loaded,
 and importing this package has loaded NumPy already: so every benchmark runs in a process that was started with the
-variables set (see `process`).
+variables set (see `measuring.process`).
 """
 
 THREAD_VARIABLES = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
 from .cli import main
-from .process import start_over
 
 if __name__ == "__main__":
-    start_over("lethevec.bench", main)
+    sys.exit(main())

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STEPS = 17
 USUAL = (2, 4, 6, 8, 10, 12, 16, 20)
 NEIGHBOURS = 10  # true ones for each query
 RESULTS = 100  # the most that are asked for in experiment 2
+
+
+#: The names of the paper's families in figures, and of Super-Bit as Faiss has it; whom the rows of Table 3 are about.
+FAMILIES = {"simhash": "simHash", "superbit": "Super-Bit, ours", "usr": "USR (T = 17), ours"}
+FAISS = "Super-Bit, Faiss IndexLSH"
+ROWS = {FAMILIES["usr"]: "usr", FAMILIES["superbit"]: "superbit", FAISS: "superbit", FAMILIES["simhash"]: "simhash"}
 
 
 @dataclass(frozen=True)

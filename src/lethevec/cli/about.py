@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 import lethevec
+from lethevec._store import sqlite_facts
 from lethevec.errors import KeysError, LethevecError
-from lethevec.store import sqlite_facts
 
 from .command import command, json_option, keys_option, open_store, store_argument
 from .output import print_fields, print_json, print_table
@@ -50,7 +50,7 @@ def info(store: Path, subjects: bool, receipts: bool, keys: Path | None, as_json
             "records": len(db),
             "subjects": db.subjects(),
             "digest": db.digest(),
-            "config": db.config,
+            "config": _plain(db.config),
             "files": db.files(),
             "receipts": [receipt.fields for receipt in db.receipts()],
             "pending_erasures": db.pending_erasures(),
@@ -60,12 +60,15 @@ def info(store: Path, subjects: bool, receipts: bool, keys: Path | None, as_json
         print_json(facts)
         return
     config = facts["config"]
-    shown = ("dim", "metric", "family", "bits", "ranking", "source", "keep_vectors", "seed")
+    shown = ("dim", "metric", "family", "bits", "ranking", "keep_vectors", "seed")
     print_fields(
         [
             ("store", store),
             ("records", f"{facts['records']:,}, of {len(facts['subjects']):,} subjects"),
-            ("settings", ", ".join(f"{name}={config[name]}" for name in shown if name in config)),
+            (
+                "settings",
+                ", ".join(f"{name}={config[name]}" for name in shown) + f", source={config['source']['name']}",
+            ),
             ("digest", facts["digest"]),
             ("files", ", ".join(f"{name} ({size:,} bytes)" for name, size in facts["files"].items())),
             ("receipts", f"{len(facts['receipts']):,}; {facts['pending_erasures']} erasures wait to be completed"),
@@ -132,6 +135,15 @@ def doctor(folder: Path | None, as_json: bool) -> None:
         )
     if problems:
         click.get_current_context().exit(1)
+
+
+def _plain(config: lethevec.Config) -> dict[str, Any]:
+    """A configuration as JSON has it."""
+    return {
+        **asdict(config),
+        "params": dict(config.params),
+        "source": {"name": config.source.name, **asdict(config.source)},
+    }
 
 
 def _problems(sqlite: str | None) -> list[str]:

@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from lethevec._store import Record
 from lethevec.errors import FormatError, IncompleteWriteError
-from lethevec.store import Record
 
 __all__ = ["VECTORS_ALONE", "write_fvecs", "write_npy", "write_npz"]
 

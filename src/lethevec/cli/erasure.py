@@ -13,10 +13,10 @@ import click
 import numpy as np
 
 import lethevec
+from lethevec._forgetting.keys import key_id
+from lethevec._forgetting.receipts import Receipt
+from lethevec._forgetting.verify import Verification, verify_chain
 from lethevec.errors import FileError, InputError, ReceiptError
-from lethevec.forgetting.keys import key_id
-from lethevec.forgetting.receipts import Receipt
-from lethevec.forgetting.verify import Verification, verify_chain
 
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, read_queries

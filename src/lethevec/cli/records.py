@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import click
 
 import lethevec
+from lethevec._forgetting.receipts import Receipt
+from lethevec._progress import Progress
+from lethevec._store.copying import building
 from lethevec.errors import FileError, InputError, ParameterError
-from lethevec.forgetting.receipts import Receipt
-from lethevec.progress import Progress
-from lethevec.store.copying import building
 
 from .arrays import VECTORS_ALONE
 from .command import command, json_option, keys_option, open_store, store_argument
@@ -51,7 +52,24 @@ def index_settings(given: tuple[str, ...]) -> dict[str, Any] | None:
             settings[name] = json.loads(value)
         except ValueError:
             settings[name] = value
-    return settings or None
+    return _with_source(settings) or None
+
+
+def _with_source(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same with the parameters of the source in an object, as `Index` takes them."""
+    kinds = {"scan": lethevec.Scan, "tables": lethevec.Tables, "pivots": lethevec.Pivots, "auto": lethevec.Auto}
+    own = {one.name for kind in kinds.values() for one in fields(kind)} - {"pivots"}
+    given = {name: value for name, value in settings.items() if name in own}
+    rest = {name: value for name, value in settings.items() if name not in own}
+    if not given:
+        return settings
+    name = rest.get("source", "auto")
+    if name not in kinds:
+        return rest  # which says what is wrong with it
+    if name == "auto":
+        least = {"pivots_from": given.pop("pivots_from")} if "pivots_from" in given else {}
+        return {**rest, "source": lethevec.Auto(**least, pivots=lethevec.Pivots(**given))}
+    return {**rest, "source": kinds[name](**given)}
 
 
 def open_for_adding(

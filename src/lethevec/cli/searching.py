@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 import lethevec
 from lethevec import datasets
+from lethevec._progress import Progress
+from lethevec._store import Hit
 from lethevec.errors import InputError, ParameterError
-from lethevec.progress import Progress
-from lethevec.store import Hit
 
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, format_option, key_option, read_queries

@@ -15,10 +15,10 @@ from typing import IO, Any
 import numpy as np
 
 import lethevec
+from lethevec._progress import Progress
+from lethevec._store import Record
+from lethevec._store.copying import building
 from lethevec.errors import FormatError, IncompleteWriteError, MissingDependencyError
-from lethevec.progress import Progress
-from lethevec.store import Record
-from lethevec.store.copying import building
 
 from .arrays import write_fvecs, write_npy, write_npz
 

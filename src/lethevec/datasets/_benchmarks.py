@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from .._vectors import F32, as_vectors
 from ..errors import FileError, FormatError, ParameterError, VectorError
-from ..vectors import F32, as_vectors
 from ._download import fetch
 from ._hdf5 import checked_dataset, open_hdf5
 from ._records import StrPath

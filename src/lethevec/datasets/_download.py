@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from .. import __name__ as _package
-from ..durable import sync_folder
+from .._durable import sync_folder
+from .._progress import Progress
 from ..errors import DownloadError, FileError, FormatError, ParameterError
-from ..progress import Progress
 
 _BLOCK = 1 << 18
 _ATTEMPTS = 5

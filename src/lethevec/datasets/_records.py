@@ -21,8 +21,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._vectors import F32, as_vectors
 from ..errors import FileError, FormatError, LethevecError, ParameterError, VectorError
-from ..vectors import F32, as_vectors
 from ._arrow import arrow_rows, arrow_stream, parquet_count, parquet_rows
 from ._common import Ids, Rows
 from ._hdf5 import hdf5_count, hdf5_rows

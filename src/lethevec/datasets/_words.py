@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..vectors import F32, as_vectors
+from .._vectors import F32, as_vectors
 from ._records import Records
 
 # Invented: nobody by these addresses has anything to do with the words.

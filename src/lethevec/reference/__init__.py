@@ -1,17 +1,44 @@
-"""The executable spec: the whole path in plain NumPy float32, with the paper's letters and equation numbers.
+"""The executable spec: the whole path of the data in plain NumPy float32, with the paper's letters and equations.
 
-Read it in this order: generator, rotations, activation, codes, families, ranking, tables, pivots,
-pivot_search. The native core equals it bit for bit.
+It imports NumPy and the standard library, and nothing else of this package. The native core equals it bit for bit; the
+tests hold it to that. It is slow, and meant to be read. In this order, each module needs only those before it:
+
+| module | what it says |
+|---|---|
+| `constants` | every number that was chosen |
+| `vectors` | sums in a fixed order; norms, directions, distances |
+| `generator` | random words, signs and Gaussians, by address |
+| `rotations` | random rotations, and the frame W of them |
+| `activation` | tanh as a quotient of polynomials |
+| `codes` | bits packed into bytes, and counted |
+| `families` | simHash, Super-Bit, USR (the paper) and progressive codes, by their equations |
+| `norm_grid` | the mean norm that sets the gain of USR |
+| `ranking` | a query against codes, in whole numbers; true distances; the order of answers |
+| `encoder` | a family with its parameters: a vector to its code, a query made ready |
+| `scan` | candidates from all codes |
+| `tables` | candidates from hash tables |
+| `pivots`, `pivot_search` | candidates from a partition by pivots |
+| `chacha20`, `digest` | the digest of a set of records |
+| `index` | an index over a plain dict: add, update, forget, search, digest |
 """
 
-from .activation import TANH_ERROR, tanh
-from .codes import asymmetric, hamming, pack, unpack
+from .activation import tanh
+from .codes import asymmetric, hamming, pack, unpack, unpack_bits
+from .constants import TANH_ERROR
+from .digest import (
+    code_record,
+    configuration_json,
+    digest_of_state,
+    expand,
+    multiset_state,
+    record_keys,
+    vector_record,
+)
+from .encoder import Encoder
 from .families import (
     alignment,
-    directions,
     faiss_rule,
     gain,
-    norms,
     plane_weights,
     progressive,
     progressive_reconstruct,
@@ -25,6 +52,8 @@ from .families import (
     usr_scale,
 )
 from .generator import gaussians, signs, words
+from .index import Index
+from .norm_grid import mean_norm
 from .pivot_search import Found, PivotPlan, pivot_candidates, pivot_plan, search_pivots
 from .pivots import (
     PivotCells,
@@ -37,6 +66,7 @@ from .pivots import (
     pivot_key,
     siphash,
 )
+from .ranking import Query, Records, answer, true_distances
 from .rotations import (
     DenseFrame,
     Frame,
@@ -50,8 +80,12 @@ from .rotations import (
     svd_rotation,
     synthesis,
 )
+from .scan import ScanPlan, scan_candidates, scan_plan
 from .tables import (
     Probe,
+    Tables,
+    TableSettings,
+    build_tables,
     filter_rank,
     flip_score,
     pass_filter,
@@ -60,29 +94,45 @@ from .tables import (
     table_candidates,
     table_keys,
     table_signatures,
+    table_survivors,
     table_values,
     table_weights,
     tables_frame,
 )
+from .vectors import directions, dot, norms, squared_distance
 
 __all__ = [
     "TANH_ERROR",
     "DenseFrame",
+    "Encoder",
     "Found",
     "Frame",
     "HadamardFrame",
+    "Index",
     "PivotCells",
     "PivotPlan",
     "PivotSettings",
     "Pivots",
     "Probe",
+    "Query",
+    "Records",
     "Rotation",
+    "ScanPlan",
+    "TableSettings",
+    "Tables",
     "alignment",
     "analysis",
+    "answer",
     "asymmetric",
     "build_pivots",
+    "build_tables",
+    "code_record",
+    "configuration_json",
     "default_pivot_key",
+    "digest_of_state",
     "directions",
+    "dot",
+    "expand",
     "faiss_rule",
     "filter_rank",
     "flip_score",
@@ -95,6 +145,8 @@ __all__ = [
     "is_pivot",
     "is_sampled",
     "make_frame",
+    "mean_norm",
+    "multiset_state",
     "norms",
     "pack",
     "pass_filter",
@@ -106,11 +158,15 @@ __all__ = [
     "probing",
     "progressive",
     "progressive_reconstruct",
+    "record_keys",
     "relaxed_error",
+    "scan_candidates",
+    "scan_plan",
     "search_pivots",
     "signs",
     "simhash",
     "siphash",
+    "squared_distance",
     "superbit",
     "superbit_reconstruct",
     "superbit_scale",
@@ -119,13 +175,17 @@ __all__ = [
     "table_candidates",
     "table_keys",
     "table_signatures",
+    "table_survivors",
     "table_values",
     "table_weights",
     "tables_frame",
     "tanh",
+    "true_distances",
     "unpack",
+    "unpack_bits",
     "usr",
     "usr_reconstruct",
     "usr_scale",
+    "vector_record",
     "words",
 ]

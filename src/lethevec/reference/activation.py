@@ -10,14 +10,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-LIMIT = np.float32(7.0)
-P = tuple(np.float32(float.fromhex(c)) for c in ("0x1.ffff7p-1", "0x1.f7e5bp-4", "0x1.2a72eap-9", "0x1.07bcb6p-18"))
-Q = tuple(np.float32(float.fromhex(c)) for c in ("0x1p+0", "0x1.d34adep-2", "0x1.593f0ap-6", "0x1.2a87cp-13"))
-TANH_ERROR = 1.25e-6
+from .constants import TANH_LIMIT, TANH_P, TANH_Q
+
+LIMIT = np.float32(TANH_LIMIT)
+P = tuple(map(np.float32, TANH_P))
+Q = tuple(map(np.float32, TANH_Q))
 
 
 def tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The activation of USR: tanh to within TANH_ERROR."""
+    """The activation of USR: tanh to within TANH_ERROR.
+
+    >>> tanh(np.float32([-20, 0, 0.5, 20])).round(4).tolist()
+    [-1.0, 0.0, 0.46209999918937683, 1.0]
+    """
     x = np.minimum(np.maximum(x, -LIMIT), LIMIT)
     s = x * x
     p = ((P[3] * s + P[2]) * s + P[1]) * s + P[0]

@@ -7,15 +7,12 @@ objective and W, 7-9 the unfolded step, 11 the gain, 12-13 the code.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from .activation import tanh
-from .codes import F32, U8, unpack
+from .codes import U8, unpack
+from .constants import FALLOFF
 from .rotations import Frame, analysis, gather, matmul, synthesis
-
-#: The weight of each plane of a progressive code relative to the one before it.
-FALLOFF = 0.6
-
+from .vectors import F32, F64, directions, lane_sum
 
 # --- simHash -----------------------------------------------------------------------------------------------------
 
@@ -34,7 +31,11 @@ def superbit(frame: Frame, x: F32, bits: int) -> F32:
 
 
 def superbit_scale(d: int, m: int) -> float:
-    """c/m with c = sqrt(2/(pi d)), the mean size of a unit vector's coordinate."""
+    """c/m with c = sqrt(2/(pi d)), the mean size of a unit vector's coordinate.
+
+    >>> round(superbit_scale(100, 2), 6)
+    0.039894
+    """
     return float(np.float32(np.sqrt(2 / (np.pi * d)) / m))
 
 
@@ -44,7 +45,11 @@ def superbit_reconstruct(frame: Frame, codes: U8) -> F32:
 
 
 def faiss_rule(d: int, bits: int) -> str:
-    """Which of the two Faiss's LSH is said to be by the paper (section 2.3)."""
+    """The family that Faiss's LSH is, according to the paper (section 2.3).
+
+    >>> faiss_rule(100, 64), faiss_rule(100, 100)
+    ('simhash', 'superbit')
+    """
     return "simhash" if bits < d else "superbit"
 
 
@@ -52,7 +57,11 @@ def faiss_rule(d: int, bits: int) -> str:
 
 
 def gain(d: int, m: int, mean_norm: float) -> float:
-    """Eq. 11: alpha = sqrt(md)/(2 E|x|)."""
+    """Eq. 11: alpha = sqrt(md)/(2 E|x|).
+
+    >>> gain(100, 4, 1.0)
+    10.0
+    """
     return float(np.sqrt(m * d) / (2 * mean_norm))
 
 
@@ -81,7 +90,11 @@ def _scatter(frame: Frame, u: F32) -> F32:
 
 
 def usr_scale(m: int, alpha: float) -> float:
-    """1/(sqrt(m) alpha): what turns P b into W b/alpha."""
+    """1/(sqrt(m) alpha): what turns P b into W b/alpha.
+
+    >>> round(usr_scale(4, 10.0), 6)
+    0.05
+    """
     return float(np.float32(1 / (np.sqrt(m) * alpha)))
 
 
@@ -90,7 +103,7 @@ def usr_reconstruct(frame: Frame, codes: U8, alpha: float) -> F32:
     return synthesis(frame, unpack(codes, frame.m * frame.d)) * np.float32(usr_scale(frame.m, alpha))
 
 
-def relaxed_error(frame: Frame, y: F32, x: F32, alpha: float) -> npt.NDArray[np.float64]:
+def relaxed_error(frame: Frame, y: F32, x: F32, alpha: float) -> F64:
     """Eq. 5 without its regulariser: |W y - alpha x|^2 of each row, what the steps bring down."""
     r = synthesis(frame, y) / np.sqrt(frame.m) - alpha * x.astype(np.float64)
     return np.einsum("ij,ij->i", r, r)
@@ -100,41 +113,15 @@ def relaxed_error(frame: Frame, y: F32, x: F32, alpha: float) -> npt.NDArray[np.
 
 
 def plane_weights(d: int, m: int) -> F32:
-    """c_i = sqrt(2/(pi d)) 0.6^i: the best single step for a unit vector's coordinates, then falling."""
+    """c_i = sqrt(2/(pi d)) FALLOFF^i: the best single step for a unit vector's coordinates, then falling."""
     return np.array([np.sqrt(2 / (np.pi * d)) * FALLOFF**i for i in range(m)], dtype=np.float32)
-
-
-def norms(x: F32) -> npt.NDArray[np.float64]:
-    """|x| of each row. Squares of float32 are exact in double precision."""
-    return np.asarray(np.sqrt(lane_sum(x.astype(np.float64) ** 2)))
-
-
-def lane_sum(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The sum of each row over eight lanes, j % 8, then pairwise: an order that any number of lanes can follow."""
-    n, d = terms.shape
-    padded = np.zeros((n, -(-d // 8) * 8))
-    padded[:, :d] = terms
-    lanes = np.zeros((n, 8))
-    for block in padded.reshape(n, -1, 8).transpose(1, 0, 2):
-        lanes = lanes + block
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = lanes[:, :half] + lanes[:, half:]
-    return np.asarray(lanes[:, 0])
-
-
-def directions(x: F32) -> F32:
-    """x/|x|, rounded once; a zero vector stays zero."""
-    size = norms(x)
-    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-    return (x.astype(np.float64) * inverse[:, None]).astype(np.float32)
 
 
 def progressive(frame: Frame, x: F32, sweeps: int = 0) -> F32:
     """|sum c_i R_i b_i - x/|x||^2 made small plane by plane: r = x/|x|; b_i = sign(R_i^T r); r -= c_i R_i b_i.
 
-    A sweep goes through the planes again, each put back into the residual and chosen anew (block descent). It runs
-    backwards from the last plane when the walk is there, and forwards when it is at the first, so it costs one walk.
+    A sweep goes through the planes once more: each is put back into the residual and chosen again (block descent).
+    Sweeps run backwards and forwards in turn, because the walk is at the last plane first; so each costs one walk.
     """
     c = plane_weights(frame.d, frame.m)
     u = directions(x)
@@ -167,7 +154,7 @@ def progressive_reconstruct(frame: Frame, codes: U8) -> F32:
 # --- What an estimate needs --------------------------------------------------------------------------------------
 
 
-def alignment(v: F32, values: F32, weights: F32) -> npt.NDArray[np.float64]:
+def alignment(v: F32, values: F32, weights: F32) -> F64:
     """sum_i c_i <b_i, v_i> of each row: how far the code b = sign(values) points along x, whose coordinates are v.
 
     An estimate <W^T q, b> of <q, x> is right on average once it is divided by this. Blocks are `len(weights)` equal

@@ -36,7 +36,11 @@ def words(seed: int, stream: int, n: int) -> npt.NDArray[np.uint64]:
 
 
 def signs(seed: int, stream: int, n: int) -> npt.NDArray[np.float32]:
-    """n independent fair signs: -1 where the top bit of the word is set."""
+    """n independent fair signs: -1 where the top bit of the word is set.
+
+    >>> signs(0, 0, 4).tolist()
+    [1.0, -1.0, 1.0, -1.0]
+    """
     return np.where(words(seed, stream, n) >> np.uint64(63), np.float32(-1), np.float32(1))
 
 

@@ -19,31 +19,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .codes import F32
-from .families import directions, norms, plane_weights, superbit
-from .pivots import Bools, Pivots, mean_alignment
-from .ranking import I64, _answer, dot, first_weights, squared_distance, tail_weights, true_distances
-
-#: Cells to visit at effort 1, unless a number is given: so many times the root of the number of cells.
-LEAST_PROBES, PROBES_PER_ROOT = 8.0, 5.0
-#: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and a
-#: part of all records.
-FIRST, FIRST_PER_K, FIRST_PART = 100.0, 20.0, 512.0
-#: Rows of the first cells whose codes are read in full for D: a number, and as many for each of the k neighbours.
-REFERENCE, REFERENCE_PER_K = 10.0, 5.0
-#: At effort 1, where no more rows than this may be found, all of them get true distances.
-FEW, FEW_PER_K = 10.0, 3.0
-#: How many times its usual error an estimate may be too large, up to effort 1, in either stage. Less effort means fewer
-#: cells alone: it costs more recall to drop a row of a near cell than to leave out a far one.
-FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.8
-#: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
-ROUNDING = 0.02
-#: How much of |mean|^2 counts. 1 orders cells by the distance to the mean; 0, where all members have one length, by the
-#: mean distance to members. Between the two, fewest rows have to be looked at: 0.6 to 0.75 on GloVe and on SIFT.
-SHARE = 0.75
-#: Whole weights of a query's coordinates, where it is compared with means, go up to this.
-LARGEST_QUERY = 63.0
-
+from .codes import Bools
+from .constants import (
+    CELLS_PER_ROOT,
+    FALLOFF,
+    FEW_ROWS,
+    FEW_ROWS_PER_K,
+    FIRST_ERRORS,
+    FIRST_ROWS,
+    FIRST_ROWS_ONE_IN,
+    FIRST_ROWS_PER_K,
+    LEAST_CELLS,
+    LIMIT_ROWS,
+    LIMIT_ROWS_PER_K,
+    MEAN_SHARE,
+    QUERY_WEIGHT,
+    ROUNDING,
+    SECOND_ERRORS,
+)
+from .families import plane_weights, superbit
+from .pivots import Pivots, mean_alignment
+from .ranking import I64, answer, first_weights, tail_weights, true_distances
+from .vectors import F32, directions, dot, norms, squared_distance
 
 # --- How much to look at ---------------------------------------------------------------------------------------------
 
@@ -62,15 +59,18 @@ class PivotPlan:
 def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
     """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited.
 
-    `probes` 0 follows the number of cells.
+    With `probes` 0, how many cells are visited follows from how many there are.
+
+    >>> pivot_plan(records=10_000, allowed=10_000, cells=400, probes=0, k=10, effort=1.0)
+    PivotPlan(first=320, probed=100, reference=60, few=40, errors=1.0)
     """
     share = records / max(1, allowed)
-    probes_at_one = float(probes) if probes else max(LEAST_PROBES, PROBES_PER_ROOT * math.sqrt(cells))
-    first = math.ceil(FIRST + FIRST_PER_K * k + records / FIRST_PART)
+    probes_at_one = float(probes) if probes else max(LEAST_CELLS, CELLS_PER_ROOT * math.sqrt(cells))
+    first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + records / FIRST_ROWS_ONE_IN)
     probed = max(1, math.ceil(min(effort * probes_at_one * share, cells)))
-    reference = math.ceil(REFERENCE + REFERENCE_PER_K * k)
+    reference = math.ceil(LIMIT_ROWS + LIMIT_ROWS_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
-    few = math.ceil(max(k, min(growth * (FEW + FEW_PER_K * k), records)))
+    few = math.ceil(max(k, min(growth * (FEW_ROWS + FEW_ROWS_PER_K * k), records)))
     return PivotPlan(first, probed, reference, few, math.sqrt(math.sqrt(math.sqrt(max(1.0, effort)))))
 
 
@@ -82,13 +82,13 @@ def cell_order(pivots: Pivots, v0: F32) -> I64:
     cells = pivots.cells
     size = np.abs(v0.astype(np.float64))
     top = float(size.max())
-    whole = np.sign(v0) * np.floor(size * (LARGEST_QUERY / top if top > 0 else 0.0) + 0.5)
-    step = np.float32(top / LARGEST_QUERY)
+    whole = np.sign(v0) * np.floor(size * (QUERY_WEIGHT / top if top > 0 else 0.0) + 0.5)
+    step = np.float32(top / QUERY_WEIGHT)
     products = (cells.means.astype(np.int64) * whole.astype(np.int64)).sum(axis=1).astype(np.float32)
     if pivots.settings.metric == "ip":
         keys = step * cells.steps * products
     else:
-        keys = np.float32(2) * step * cells.steps * products - np.float32(SHARE) * cells.squares
+        keys = np.float32(2) * step * cells.steps * products - np.float32(MEAN_SHARE) * cells.squares
     filled = np.flatnonzero(cells.counts > 0)
     return filled[np.lexsort((cells.ids[filled], -keys[filled]))]
 
@@ -109,9 +109,9 @@ def usual_errors(d: int, m: int) -> tuple[float, float]:
     """The usual error of <y, r>/(|y| |r|) by the first plane, and of the sum over m planes that the factor multiplies.
 
     A sign keeps sqrt(2/pi) of a coordinate on average, so of |r|^2 = 1 a part of pi/2 - 1 is lost, spread over d
-    directions of which y is one. Every plane leaves 0.6 of what it was given.
+    directions of which y is one. Every plane leaves FALLOFF of what it was given.
     """
-    return math.sqrt((math.pi / 2.0 - 1.0) / d), 0.6**m / math.sqrt(d)
+    return math.sqrt((math.pi / 2.0 - 1.0) / d), FALLOFF**m / math.sqrt(d)
 
 
 def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed: Bools | None = None) -> Found:
@@ -175,4 +175,4 @@ def search_pivots(pivots: Pivots, query: F32, k: int, effort: float, allowed: Bo
     """The k nearest of one query (1, d): ids and distances, filled up with -1 and infinity."""
     rows = pivot_candidates(pivots, query, k, effort, allowed).rows
     distances = true_distances(query, pivots.records, rows, pivots.settings.metric)
-    return _answer(distances, pivots.records.ids[rows], k)
+    return answer(distances, pivots.records.ids[rows], k)

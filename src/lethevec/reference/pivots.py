@@ -6,11 +6,11 @@ function of the settings and the records:
 
     z         what is searched: the direction x/|x| under cosine, x itself otherwise
     pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size
-    centre    refine=0: z of the pivot. refine=1: the mean of the pivot and of the records of a keyed sample that are
+    centre    z of the pivot; with `refine`, the mean of the pivot and of the records of a keyed sample that are
               nearest to it (one step of Lloyd's)
     origin    the mean of the members of a cell whose ids have the smallest hashes, 8 at most. It lies nearly where the
               mean of all members does, so that residuals are short; but few changes move it, after which the members
-              have to be coded anew
+              have to be coded again
     mean      of all members of a cell, kept as sums of whole numbers, which add and subtract exactly in any order
     void      where there is no pivot at all: one cell around zero that holds everything
 
@@ -33,30 +33,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .codes import F32, pack, unpack
-from .families import alignment, directions, lane_sum, norms, plane_weights, progressive, superbit
+from .codes import Bools, pack, unpack_bits
+from .constants import MEAN_WEIGHT, MOST_UNITS, ORIGIN_MEMBERS, SAMPLE_RATE, SAMPLE_TAG, STREAM_PIVOTS, UNIT_BITS
+from .families import alignment, plane_weights, progressive, superbit
 from .generator import words
-from .ranking import I64, Records, squared_distance
+from .ranking import I64, Records
 from .rotations import Frame
+from .vectors import F32, directions, lane_sum, norms, squared_distance
 
-F64 = npt.NDArray[np.float64]
 U64 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int8]
-Bools = npt.NDArray[np.bool_]
-
-#: The stream whose first two words are the key, where none is given.
-PIVOT_STREAM = 1 << 41
-#: Exclusive-ored into the first word of the key ("sample" in ASCII): who is sampled is independent of who is a pivot.
-SAMPLE = 0x73616D706C650000
-SAMPLE_RATE = 16
-#: Members of a cell whose mean is its origin, at most. Of n members as many as this move the origin when they come or
-#: go, and then n codes are made anew: so a change makes about as many codes anew as this, however large the cell.
-ORIGIN_MEMBERS = 8
-#: A norm in [2^(E-1), 2^E) is divided into units of 2^(E-FRACTION), and a coordinate has at most LARGEST of them.
-FRACTION = 24
-LARGEST = 2.0**31
-#: Means are compared with queries in whole numbers up to this.
-LARGEST_MEAN = 127.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ class PivotSettings:
     cell_size: int
     probes: int
     key: tuple[int, int]
-    refine: int = 0
+    refine: bool = False
     sweeps: int = 0
 
 
@@ -77,7 +63,7 @@ class PivotSettings:
 
 def default_pivot_key(seed: int) -> tuple[int, int]:
     """The key of an index that was not given one."""
-    k0, k1 = words(seed, PIVOT_STREAM, 2).tolist()
+    k0, k1 = words(seed, STREAM_PIVOTS, 2).tolist()
     return k0, k1
 
 
@@ -126,7 +112,7 @@ def is_pivot(ids: I64, key: tuple[int, int], cell_size: int) -> Bools:
 
 def is_sampled(ids: I64, key: tuple[int, int]) -> Bools:
     """About one in SAMPLE_RATE of them; of those, pivots count as pivots."""
-    return np.asarray(siphash((key[0] ^ SAMPLE, key[1]), ids) < np.uint64(2**64 // SAMPLE_RATE))
+    return np.asarray(siphash((key[0] ^ SAMPLE_TAG, key[1]), ids) < np.uint64(2**64 // SAMPLE_RATE))
 
 
 # --- Means that are exact in any order -------------------------------------------------------------------------------
@@ -139,14 +125,14 @@ def exponents(z: F32) -> I64:
 
 def in_units(z: F32, E: int) -> I64:
     """The coordinates in units of 2^(E-24), rounded half to even."""
-    return np.clip(np.rint(z.astype(np.float64) * 2.0 ** (FRACTION - E)), -LARGEST, LARGEST).astype(np.int64)
+    return np.clip(np.rint(z.astype(np.float64) * 2.0 ** (UNIT_BITS - E)), -MOST_UNITS, MOST_UNITS).astype(np.int64)
 
 
 def exact_mean(sums: I64, count: int, E: int) -> F32:
     """From sums of whole numbers (d,) back to a vector; zero where there is nothing to take a mean of."""
     if count == 0:
         return np.zeros(len(sums), dtype=np.float32)
-    return (sums.astype(np.float64) / float(count) * 2.0 ** (E - FRACTION)).astype(np.float32)
+    return (sums.astype(np.float64) / float(count) * 2.0 ** (E - UNIT_BITS)).astype(np.float32)
 
 
 # --- The partition ---------------------------------------------------------------------------------------------------
@@ -190,7 +176,7 @@ class Pivots:
     def bits(self) -> Bools:
         """The codes as bits (n, m d)."""
         frame = self.settings.frame
-        return np.asarray(unpack(self.records.codes, frame.m * frame.d) > 0)
+        return unpack_bits(self.records.codes, frame.m * frame.d)
 
 
 def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
@@ -253,10 +239,10 @@ def _origins(settings: PivotSettings, ids: I64, z: F32, cells_of: I64, cell_expo
 def rounded_means(mu: F32) -> tuple[I8, F32, F32]:
     """Rotated means (C, d) in whole numbers up to 127, what one of these is worth, and |mu|^2."""
     top = np.abs(mu.astype(np.float64)).max(axis=1)
-    scale = np.divide(LARGEST_MEAN, top, out=np.zeros_like(top), where=top > 0)
+    scale = np.divide(MEAN_WEIGHT, top, out=np.zeros_like(top), where=top > 0)
     whole = (np.sign(mu) * np.floor(np.abs(mu.astype(np.float64)) * scale[:, None] + 0.5)).astype(np.int8)
     size = norms(mu)
-    return whole, (top / LARGEST_MEAN).astype(np.float32), (size * size).astype(np.float32)
+    return whole, (top / MEAN_WEIGHT).astype(np.float32), (size * size).astype(np.float32)
 
 
 # --- Records in their cells ------------------------------------------------------------------------------------------

@@ -1,73 +1,35 @@
-"""A search as the index does it, in NumPy: which records each stage keeps, and the distances that are reported.
+"""Ranking: what codes say of the distance between a query and records, true distances, and the order of answers.
 
-Codes are compared with a query in whole numbers, so that every implementation finds the same scores:
+Codes are compared with a query in whole numbers, so that every implementation finds the same scores. v are the
+coordinates of the rotated query (for progressive codes, times the weight of their plane):
 
-    first stage    w_j, one weight for each of the first bits (of the first plane, for progressive codes): |v_j| scaled
-                   and rounded so that no 128 consecutive weights add up to more than 255 (or less, beyond 32,896 bits,
-                   so that all of them stay below 2^16), where v is the rotated query. score = sum of w_j over the bits
-                   that agree with the sign of v_j; 2 score - sum(w) estimates <v, b>.
-    second stage   the bits after those, with weights of up to 127 each, and the record's own factor 1/<x̂, x/|x|>
-    third stage    true distances
+    first bits    w_j for each of the first bits (the first plane of a progressive code, all bits of another): |v_j|,
+                  scaled and rounded so that no 128 consecutive weights add up to more than 255, and all of them to no
+                  more than 65,535
+    later bits    the same with weights of up to 127 each
 
-A stage keeps every record that reaches a threshold, ties included: what it keeps depends on no order.
+    score = sum of w_j over the bits that agree with the sign of v_j,     <v, b> ~ (2 score - sum(w)) unit
+
+The record's own factor 1/<x̂, x/|x|> turns the sum of both into an estimate of cos(q, x) that is right on average.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from .codes import F32, U8, unpack
-from .families import directions, norms
+from .codes import U8, Bools, hamming, unpack_bits
+from .constants import CHUNK_BITS, CHUNK_WEIGHT, FIRST_WEIGHT, SCALE_STEP, TAIL_WEIGHT
+from .vectors import F32, F64, directions, dot, norms, squared_distance
 
-F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-CHUNK_BITS = 128
+NOTHING = -1
 FARTHEST = np.float32(np.inf)
-
-
-# --- How much to look at ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How many records go on: `survivors` of the first stage; the `rank`-th of the `reference` best sets the second."""
-
-    reference: int
-    survivors: int
-    rank: int
-
-
-def plan(records: int, k: int, effort: float, *, staged: bool) -> Plan:
-    """The numbers for an effort. `staged` says that there are bits after the first stage's.
-
-    More effort never gives less recall, because what is kept for less effort is kept for more: the first threshold
-    falls as `survivors` grows, and the second is read off a reference set that effort does not change, so it falls as
-    `rank` grows.
-    """
-    n, wanted = float(records), float(k)
-
-    def count(number: float) -> int:
-        return math.ceil(min(max(number, min(wanted, n)), n))
-
-    if not staged:
-        everything = count(effort * (0.006 * n + 10.0 * wanted + 100.0))
-        return Plan(everything, everything, everything)
-    base = 0.008 * n + 16.0 * wanted + 256.0
-    reference = count(0.5 * base)
-    rank = count(effort * (0.0008 * n + 5.0 * wanted + 20.0))
-    return Plan(reference, max(reference, count(effort * base)), rank)
-
-
-def largest(keys: F32, rank: int) -> np.float32:
-    """The rank-th largest key; minus infinity when there are not as many."""
-    if not 1 <= rank <= len(keys):
-        return np.float32(-np.inf)
-    return np.float32(np.sort(keys)[len(keys) - rank])
 
 
 # --- A query's weights -----------------------------------------------------------------------------------------------
@@ -78,36 +40,50 @@ class Weights:
     """Whole weights for some bits: w_j >= 0, the sign of v_j, and what one unit is worth."""
 
     w: I64
-    sign: npt.NDArray[np.bool_]
+    sign: Bools
     unit: float
 
-    def agreement(self, bits: npt.NDArray[np.bool_]) -> I64:
+    def agreement(self, bits: Bools) -> I64:
         """2 score - sum(w) for each row of bits."""
         score = np.where(bits == self.sign, self.w, 0).sum(axis=1)
         return np.asarray(2 * score - self.w.sum())
 
 
 def first_weights(v: F32) -> Weights:
-    """The largest scale, coming down by steps of a hundredth, at which no chunk's weights exceed what they may."""
+    """The largest scale, coming down by steps of a hundredth, at which no chunk's weights exceed what they may.
+
+    >>> first_weights(np.float32([2.0, -1.0, 0.5])).w.tolist()
+    [146, 73, 36]
+    """
     size = np.abs(v.astype(np.float64))
-    chunks = [size[at : at + CHUNK_BITS] for at in range(0, len(v), CHUNK_BITS)]
-    most = min(255, 65_535 // len(chunks))
-    heaviest = max(_sequential_sum(chunk) for chunk in chunks)
+    starts = range(0, len(v), CHUNK_BITS)
+    if not starts:
+        return _no_weights(v)
+    most = min(CHUNK_WEIGHT, FIRST_WEIGHT // len(starts))
+    heaviest = max(_sequential_sum(size[at : at + CHUNK_BITS]) for at in starts)
     scale = float(most) / heaviest if heaviest > 0 else 0.0
     while True:
         w = np.floor(size * scale + 0.5).astype(np.int64)
-        if max(w[at : at + CHUNK_BITS].sum() for at in range(0, len(v), CHUNK_BITS)) <= most:
+        if max(w[at : at + CHUNK_BITS].sum() for at in starts) <= most:
             return Weights(w, v >= 0, 1.0 / scale if scale > 0 else 0.0)
-        scale = scale * 0.99
+        scale = scale * SCALE_STEP
 
 
 def tail_weights(v: F32) -> Weights:
-    """Up to 127 each."""
+    """Up to 127 each.
+
+    >>> tail_weights(np.float32([2.0, -1.0, 0.5])).w.tolist()
+    [127, 64, 32]
+    """
     size = np.abs(v.astype(np.float64))
     if len(v) == 0 or size.max() == 0.0:
-        return Weights(np.zeros(len(v), dtype=np.int64), v >= 0, 0.0)
-    scale = 127.0 / size.max()
+        return _no_weights(v)
+    scale = float(TAIL_WEIGHT) / size.max()
     return Weights(np.floor(size * scale + 0.5).astype(np.int64), v >= 0, 1.0 / scale)
+
+
+def _no_weights(v: F32) -> Weights:
+    return Weights(np.zeros(len(v), dtype=np.int64), v >= 0, 0.0)
 
 
 def _sequential_sum(numbers: F64) -> float:
@@ -117,12 +93,12 @@ def _sequential_sum(numbers: F64) -> float:
     return total
 
 
-# --- Records and distances -------------------------------------------------------------------------------------------
+# --- Records and queries ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Records:
-    """What the index keeps: ids, codes, |x| and the factor of the estimate, and vectors or None."""
+    """What an index keeps, by ascending id: ids, codes, |x|, the factor of the estimate, and vectors or None."""
 
     ids: I64
     codes: U8
@@ -130,29 +106,97 @@ class Records:
     factors: F32
     vectors: F32 | None
 
-
-def dot(a: F32, b: F32) -> F32:
-    """<a, b> of rows: sixteen partial sums, then pairwise."""
-    return _lane_sum(a * b)
-
-
-def squared_distance(a: F32, b: F32) -> F32:
-    """|a - b|^2 of rows, summed likewise."""
-    t = a - b
-    return _lane_sum(t * t)
+    def of(self, rows: I64) -> Records:
+        """Some of the records."""
+        vectors = None if self.vectors is None else self.vectors[rows]
+        return Records(self.ids[rows], self.codes[rows], self.norms[rows], self.factors[rows], vectors)
 
 
-def _lane_sum(terms: F32) -> F32:
-    n, d = terms.shape
-    padded = np.zeros((n, -(-d // 16) * 16), dtype=np.float32)
-    padded[:, :d] = terms
-    lanes = np.zeros((n, 16), dtype=np.float32)
-    for block in padded.reshape(n, -1, 16).transpose(1, 0, 2):
-        lanes = lanes + block
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = lanes[:, :half] + lanes[:, half:]
-    return lanes[:, 0]
+@dataclass(frozen=True)
+class Query:
+    """A query made ready to be compared with codes.
+
+    `q` is the query itself, (1, d). For Hamming ranking, `code` (1, bytes) is its own code, and the rest is not used.
+    Otherwise `v` (bits,) are the coordinates of its direction, `first_bits` says how many of them a first stage looks
+    at, and `first_weight` is the weight of the plane that they are in (1 where all bits weigh the same).
+    """
+
+    q: F32
+    metric: str
+    code: U8 | None
+    v: F32
+    first_bits: int
+    first_weight: float
+
+    @cached_property
+    def norm(self) -> float:
+        """|q|."""
+        return float(norms(self.q)[0])
+
+    @cached_property
+    def first(self) -> Weights:
+        """Weights of the first bits."""
+        return first_weights(self.v[: self.first_bits])
+
+    @cached_property
+    def tail(self) -> Weights:
+        """Weights of the bits after them."""
+        return tail_weights(self.v[self.first_bits :])
+
+
+# --- By codes --------------------------------------------------------------------------------------------------------
+
+
+def first_keys(query: Query, records: Records) -> F32:
+    """What the first bits alone say of every record: larger is nearer."""
+    agreement = query.first.agreement(unpack_bits(records.codes, len(query.v))[:, : query.first_bits])
+    if query.metric == "cosine":
+        return ((agreement + query.first.w.sum()) // 2).astype(np.float32)  # the score
+    size, estimate = records.norms, agreement.astype(np.float32)
+    if query.metric == "ip":
+        return size * estimate
+    mean_alignment = query.first_bits * math.sqrt(2.0 / (math.pi * query.q.shape[1]))
+    gain = np.float32(2.0 * query.norm * query.first.unit / (query.first_weight * mean_alignment))
+    return size * (estimate * gain - size)
+
+
+def code_keys(query: Query, records: Records) -> F32:
+    """What whole codes say of every record: larger is nearer."""
+    if query.code is not None:
+        return -_differing(query, records)
+    estimate, size = _cosines(query, records), records.norms
+    if query.metric == "cosine":
+        return estimate
+    return size * estimate if query.metric == "ip" else size * (estimate * np.float32(2.0 * query.norm) - size)
+
+
+def code_distances(query: Query, records: Records) -> F32:
+    """What codes alone say of the distance: how many bits differ, or an estimate of the metric's distance."""
+    if query.code is not None:
+        return _differing(query, records)
+    estimate, size, q = _cosines(query, records), records.norms, np.float32(query.norm)
+    if query.metric == "cosine":
+        return np.float32(1) - estimate
+    if query.metric == "ip":
+        return -(estimate * size * q)
+    squared = q * q + size * (size - estimate * np.float32(2.0 * query.norm))
+    return np.sqrt(np.maximum(squared, np.float32(0)))
+
+
+def _differing(query: Query, records: Records) -> F32:
+    assert query.code is not None
+    return hamming(query.code, records.codes)[0].astype(np.float32)
+
+
+def _cosines(query: Query, records: Records) -> F32:
+    """cos(q, x) by all bits of the codes."""
+    bits, first, tail = unpack_bits(records.codes, len(query.v)), query.first, query.tail
+    by_first = first.agreement(bits[:, : query.first_bits]).astype(np.float32) * np.float32(first.unit)
+    by_tail = tail.agreement(bits[:, query.first_bits :]).astype(np.float32) * np.float32(tail.unit)
+    return (by_first + by_tail) * records.factors
+
+
+# --- By vectors ------------------------------------------------------------------------------------------------------
 
 
 def true_distances(q: F32, records: Records, rows: I64, metric: str) -> F32:
@@ -164,102 +208,25 @@ def true_distances(q: F32, records: Records, rows: I64, metric: str) -> F32:
     return -dot(q, x) if metric == "ip" else np.sqrt(squared_distance(q, x))
 
 
-# --- The stages ------------------------------------------------------------------------------------------------------
+def distances(query: Query, records: Records) -> F32:
+    """The distances that a search reports: true ones where vectors are kept, those of codes otherwise."""
+    if records.vectors is None:
+        return code_distances(query, records)
+    return true_distances(query.q, records, np.arange(len(records.ids)), query.metric)
 
 
-def search_asymmetric(
-    q: F32,
-    v: F32,
-    records: Records,
-    *,
-    dim: int,
-    first_bits: int,
-    first_weight: float,
-    metric: str,
-    k: int,
-    effort: float,
-) -> tuple[I64, F32]:
-    """The k nearest of one query q (1, d), whose rotated (and, for progressive codes, weighted) direction is v (bits,).
+# --- Answers ---------------------------------------------------------------------------------------------------------
 
-    `first_weight` is the weight of the first plane (1 where all bits weigh the same).
+
+def answer(distances: F32, ids: I64, k: int) -> tuple[I64, F32]:
+    """The k nearest by distance, then by id. Where there are fewer, the id is -1 and the distance infinity.
+
+    >>> ids, distances = answer(np.float32([0.5, 0.25, 0.5]), np.array([7, 8, 6]), 4)
+    >>> ids.tolist(), distances.tolist()
+    ([8, 6, 7, -1], [0.25, 0.5, 0.5, inf])
     """
-    bits = unpack(records.codes, len(v)) > 0
-    n = len(records.ids)
-    staged = len(v) > first_bits
-    how_much = plan(n, k, effort, staged=staged)
-    q_norm = float(norms(q)[0])
-
-    first, tail = first_weights(v[:first_bits]), tail_weights(v[first_bits:])
-    agreement = first.agreement(bits[:, :first_bits])
-    keys = _first_keys(agreement, first, records.norms, metric, q_norm, dim, first_bits, first_weight)
-    survivors = np.flatnonzero(keys >= largest(keys, how_much.survivors))
-    reference = keys >= largest(keys, how_much.reference)
-
-    estimate = (
-        agreement.astype(np.float32) * np.float32(first.unit)
-        + tail.agreement(bits[:, first_bits:]).astype(np.float32) * np.float32(tail.unit)
-    ) * records.factors
-    if records.vectors is None:
-        distances = estimated_distances(estimate, records.norms, q_norm, metric)
-        return _answer(distances[survivors], records.ids[survivors], k)
-    if staged:
-        refined = _refined_keys(estimate, records.norms, metric, q_norm)
-        threshold = largest(refined[reference], how_much.rank)
-        survivors = survivors[refined[survivors] >= threshold]
-    return _answer(true_distances(q, records, survivors, metric), records.ids[survivors], k)
-
-
-def search_hamming(q: F32, differing: I64, records: Records, *, metric: str, k: int, effort: float) -> tuple[I64, F32]:
-    """The k nearest of one query by `differing` bits; reranked by true distance where vectors are kept."""
-    n = len(records.ids)
-    want = min(k, n) if records.vectors is None else plan(n, k, effort, staged=False).survivors
-    survivors = np.flatnonzero(differing <= np.sort(differing)[want - 1]) if n else np.empty(0, dtype=np.int64)
-    if records.vectors is None:
-        return _answer(differing[survivors].astype(np.float32), records.ids[survivors], k)
-    return _answer(true_distances(q, records, survivors, metric), records.ids[survivors], k)
-
-
-def _first_keys(
-    agreement: I64,
-    first: Weights,
-    size: F32,
-    metric: str,
-    q_norm: float,
-    dim: int,
-    first_bits: int,
-    first_weight: float,
-) -> F32:
-    estimate = agreement.astype(np.float32)
-    if metric == "cosine":
-        return ((agreement + first.w.sum()) // 2).astype(np.float32)
-    if metric == "ip":
-        return size * estimate
-    mean_alignment = first_bits * math.sqrt(2.0 / (math.pi * dim))
-    gain = np.float32(2.0 * q_norm * first.unit / (first_weight * mean_alignment))
-    return size * (estimate * gain - size)
-
-
-def _refined_keys(estimate: F32, size: F32, metric: str, q_norm: float) -> F32:
-    if metric == "cosine":
-        return estimate
-    return size * estimate if metric == "ip" else size * (estimate * np.float32(2.0 * q_norm) - size)
-
-
-def estimated_distances(estimate: F32, size: F32, q_norm: float, metric: str) -> F32:
-    """What the codes alone say of the distance."""
-    if metric == "cosine":
-        return np.float32(1) - estimate
-    q = np.float32(q_norm)
-    if metric == "ip":
-        return -(estimate * size * q)
-    squared = q * q + size * (size - estimate * np.float32(2.0 * q_norm))
-    return np.sqrt(np.maximum(squared, np.float32(0)))
-
-
-def _answer(distances: F32, ids: I64, k: int) -> tuple[I64, F32]:
-    """By distance, then by id; filled up to k."""
     order = np.lexsort((ids, distances))[:k]
-    filled_ids = np.full(k, -1, dtype=np.int64)
+    filled_ids = np.full(k, NOTHING, dtype=np.int64)
     filled_distances = np.full(k, FARTHEST, dtype=np.float32)
     filled_ids[: len(order)] = ids[order]
     filled_distances[: len(order)] = distances[order]

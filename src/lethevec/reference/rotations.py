@@ -20,24 +20,20 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from .constants import FIRST_ROUNDS, STREAM_DENSE, STREAM_GAUSSIAN, STREAM_SIGNS
 from .generator import gaussians, signs
+from .vectors import F32, F64
 
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 Rotation = Literal["hadamard", "svd", "gram-schmidt"]
-
-#: Streams of the generator: signs count up from 0, two for each round; dense blocks from DENSE, Gaussian matrices from
-#: GAUSSIAN.
-DENSE = 1 << 32
-GAUSSIAN = 2 << 32
-#: S_0 mixes every coordinate with every other; a later S_i starts from coordinates that are mixed already.
-FIRST_ROUNDS = 3
 
 
 def fwht(x: F32) -> F32:
-    """The Walsh-Hadamard transform of each row, not scaled: butterflies (a + b, a - b), widest stride first."""
+    """The Walsh-Hadamard transform of each row, not scaled: butterflies (a + b, a - b), widest stride first.
+
+    >>> fwht(np.float32([[1, 2, 3, 4]])).tolist()
+    [[10.0, -2.0, -4.0, 0.0]]
+    """
     n, size = x.shape
     h = size // 2
     while h >= 1:
@@ -110,7 +106,7 @@ class HadamardFrame:
 
     def __init__(self, d: int, m: int, seed: int) -> None:
         self.d, self.m = d, m
-        drawn = [signs(seed, stream, d) for stream in range(2 * (m - 1 + FIRST_ROUNDS))]
+        drawn = [signs(seed, STREAM_SIGNS + t, d) for t in range(2 * (m - 1 + FIRST_ROUNDS))]
         self.sign = np.stack(drawn).reshape(-1, 2, d)
 
     def _rounds(self, i: int) -> range:
@@ -135,7 +131,7 @@ class DenseFrame:
     def __init__(self, d: int, m: int, seed: int, rotation: Rotation) -> None:
         self.d, self.m = d, m
         orthogonal = svd_rotation if rotation == "svd" else gram_schmidt
-        blocks = (gaussians(seed, DENSE + i, d * d).reshape(d, d) for i in range(m))
+        blocks = (gaussians(seed, STREAM_DENSE + i, d * d).reshape(d, d) for i in range(m))
         self.S = np.stack([orthogonal(block).astype(np.float32) for block in blocks])
 
     def forward(self, u: F32, i: int) -> F32:
@@ -170,7 +166,7 @@ def gram_schmidt(gaussian: F64) -> F64:
 
 def gaussian_matrix(d: int, bits: int, seed: int) -> F32:
     """simHash's W: d x bits independent standard normal numbers."""
-    return gaussians(seed, GAUSSIAN, d * bits).reshape(d, bits).astype(np.float32)
+    return gaussians(seed, STREAM_GAUSSIAN, d * bits).reshape(d, bits).astype(np.float32)
 
 
 def matmul(x: F32, matrix: F32) -> F32:

@@ -5,7 +5,7 @@ There are L tables. Table t has a rotation of its own, R_t, and files a vector u
     values_t(x) = R_t^T x,   bit i of key_t(x) = [values_t(x)_i >= 0] for i < b
 
 The signs of the next s coordinates, up to 128 with those of the key, lie beside the row in its bucket: its signature.
-It says which rows of a bucket are worth a look at their code, so that most rows cost no visit to memory elsewhere.
+It says which rows of a bucket are worth a look at their code. Most are not, and cost no visit to memory elsewhere.
 
 A key is shorter than the dimension, so W is b columns of one rotation, W^T W = I, and the step of USR loses its second
 term: y <- tanh(alpha W^T x + (I - W^T W) y) = tanh(alpha W^T x). Its signs are those of W^T x: USR is Super-Bit here.
@@ -38,32 +38,31 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .families import directions, lane_sum
+from .codes import U8, Bools, pack
+from .constants import (
+    BUCKETS_PER_PROBE,
+    CENTRED_FROM,
+    FAR_BEYOND,
+    FILTER,
+    FILTER_PER_K,
+    LOOKED_BITS,
+    PASS_PER_K,
+    PASS_SHARE,
+    REFERENCE_EFFORT,
+    ROWS_PER_PROBE,
+    SCALE_STEP,
+    STREAM_TABLES,
+    TABLE_REFERENCE,
+    TABLE_REFERENCE_ONE_IN,
+    TABLE_REFERENCE_PER_K,
+    TABLE_WEIGHT,
+)
 from .generator import words
-from .rotations import F32, HadamardFrame, analysis
+from .ranking import I64, Query, Records, code_keys
+from .rotations import HadamardFrame, analysis
+from .vectors import F32, directions, lane_sum
 
-U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
-
-#: The stream that the seed of the tables' rotations is the first word of.
-STREAM = 3 << 32
-#: A search that may find at most so many records for each probe looks at all of them instead.
-ROWS_PER_PROBE = 4
-#: The most buckets that are looked into for a probe.
-BUCKETS_PER_PROBE = 2.0
-#: Bits of a key and its signature together.
-LOOKED_BITS = 128
-CENTRED_FROM = 16
-#: Whole weights of a query's coordinates add up to at most this in every table, so that estimates fit bytes.
-WEIGHT_OF_TABLE = 255
-#: Which share of the rows looked at, and how many for each that is asked for, pass the estimates by key and signature.
-PASS_SHARE = 0.003
-PASS_PER_HIT = 15.0
-#: The effort whose buckets the reference set is taken from: the least that a search looks into.
-REFERENCE = 0.13
-#: A rank so many times the size of the reference set lets everything pass.
-FAR_BEYOND = 4.0
 
 
 # --- Keys ------------------------------------------------------------------------------------------------------------
@@ -71,7 +70,7 @@ FAR_BEYOND = 4.0
 
 def tables_frame(d: int, L: int, seed: int) -> HadamardFrame:
     """R_0 ... R_{L-1}, chained like those of any frame, from a seed of their own."""
-    return HadamardFrame(d, L, int(words(seed, STREAM, 1)[0]))
+    return HadamardFrame(d, L, int(words(seed, STREAM_TABLES, 1)[0]))
 
 
 def hashed(x: F32, metric: str) -> F32:
@@ -90,18 +89,58 @@ def table_values(frame: HadamardFrame, x: F32, metric: str) -> F32:
 
 
 def table_keys(values: F32, b: int) -> U64:
-    """Keys (n, L); bit i is 1 where value i is >= 0."""
-    return _signs_as_numbers(values[:, :, :b])
+    """Keys (n, L) as numbers; bit i is 1 where value i is >= 0.
+
+    >>> table_keys(np.float32([[[0.5, -0.5, 0.0, 9.0]]]), 3).tolist()
+    [[5]]
+    """
+    code = pack(values[:, :, :b])
+    padded = np.zeros((*code.shape[:2], 8), dtype=np.uint8)
+    padded[:, :, : code.shape[2]] = code
+    return np.asarray(padded.view("<u8")[:, :, 0], dtype=np.uint64)
 
 
 def table_signatures(values: F32, b: int) -> U8:
     """Signatures (n, L, ceil(s/8)), of the values after those of the key, bits as in codes."""
-    return np.packbits(values[:, :, b:] >= 0, axis=2, bitorder="little")
+    return pack(values[:, :, b:])
 
 
-def _signs_as_numbers(values: F32) -> U64:
-    weights = np.uint64(1) << np.arange(values.shape[2], dtype=np.uint64)
-    return np.asarray(np.where(values >= 0, weights, np.uint64(0)).sum(axis=2, dtype=np.uint64))
+@dataclass(frozen=True)
+class TableSettings:
+    """What decides on the tables beside the records: rotations, metric, bits of a key, and probes at effort 1."""
+
+    frame: HadamardFrame
+    metric: str
+    b: int
+    probes: int
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All that hash tables hold: the values (n, L, b + s) whose signs are the keys and signatures of each row."""
+
+    settings: TableSettings
+    values: F32
+
+    @property
+    def keys(self) -> U64:
+        """Under which key each row lies in each table, (n, L)."""
+        return table_keys(self.values, self.settings.b)
+
+    @property
+    def signatures(self) -> U8:
+        """What lies beside it, (n, L, ceil(s/8))."""
+        return table_signatures(self.values, self.settings.b)
+
+
+def build_tables(settings: TableSettings, x: F32) -> Tables:
+    """The tables of n records (n, d).
+
+    >>> settings = TableSettings(tables_frame(8, L=3, seed=0), "l2", b=2, probes=1)
+    >>> build_tables(settings, np.eye(8, dtype=np.float32)).keys.shape
+    (8, 3)
+    """
+    return Tables(settings, table_values(settings.frame, x, settings.metric))
 
 
 # --- Probing ---------------------------------------------------------------------------------------------------------
@@ -117,7 +156,11 @@ class Probe:
 
 
 def flip_score(sizes: F32, flips: int) -> np.float32:
-    """The score of a set of flips, for the sizes |value| of a table in ascending order."""
+    """The score of a set of flips, for the sizes |value| of a table in ascending order.
+
+    >>> float(flip_score(np.float32([0.25, 0.5, 2.0]), 0b101))
+    2.25
+    """
     total = np.float32(0)
     for rank in range(flips.bit_length()):
         if flips >> rank & 1:
@@ -158,16 +201,19 @@ def table_weights(values: F32) -> I64:
     """Whole weights for a query's values (L, b + s): |value|, scaled alike in all tables and rounded.
 
     The scale is the largest, coming down by steps of a hundredth, at which those of no table add up to more than
-    WEIGHT_OF_TABLE.
+    TABLE_WEIGHT.
+
+    >>> table_weights(np.float32([[2.0, -1.0, 0.5], [0.0, 1.0, 1.0]])).tolist()
+    [[146, 73, 36], [0, 73, 73]]
     """
     size = np.abs(values.astype(np.float64))
     heaviest = float(np.cumsum(size, axis=1)[:, -1].max())  # summed one by one
-    scale = float(WEIGHT_OF_TABLE) / heaviest if heaviest > 0 else 0.0
+    scale = float(TABLE_WEIGHT) / heaviest if heaviest > 0 else 0.0
     while True:
         weights = np.floor(size * scale + 0.5).astype(np.int64)
-        if weights.sum(axis=1).max() <= WEIGHT_OF_TABLE:
+        if weights.sum(axis=1).max() <= TABLE_WEIGHT:
             return weights
-        scale = scale * 0.99
+        scale = scale * SCALE_STEP
 
 
 @dataclass(frozen=True)
@@ -199,10 +245,11 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
     A row has up to L estimates, so the best L k of them are those of k rows at least.
     """
     looked = probes_for(1.0, probes, records, allowed) * allowed / (1 << b)  # in buckets of average size
-    base = PASS_SHARE * looked + PASS_PER_HIT * k
-    fixed = max((4.0 * k + 16.0) * L, math.ceil(base / 3.0))  # more than `filter_rank` asks for at effort 1
+    base = PASS_SHARE * looked + PASS_PER_K * k
+    least = (TABLE_REFERENCE_PER_K * k + TABLE_REFERENCE) * L  # more than `filter_rank` asks for at effort 1
+    fixed = max(least, math.ceil(base / TABLE_REFERENCE_ONE_IN))
     return TablePlan(
-        reference=probes_for(REFERENCE, probes, records, allowed),
+        reference=probes_for(REFERENCE_EFFORT, probes, records, allowed),
         limit=probes_for(effort, probes, records, allowed),
         average=records / (1 << b),
         wanted=float(L * k),
@@ -212,43 +259,45 @@ def table_plan(k: int, effort: float, *, probes: int, records: int, allowed: int
 
 
 def probes_for(effort: float, probes: int, records: int, allowed: int) -> float:
-    """Probes when `allowed` of the records may be found: as many more as these are fewer."""
+    """Probes when `allowed` of the records may be found: as many times more as these are fewer.
+
+    >>> probes_for(1.0, 20, records=1000, allowed=250)
+    80.0
+    """
     return float(np.ceil(effort * probes * (records / max(1, allowed))))
 
 
 def table_candidates(
-    bits: npt.NDArray[np.bool_],
-    values: F32,
-    *,
-    b: int,
-    k: int,
-    effort: float,
-    probes: int,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    tables: Tables, query: F32, k: int, effort: float, allowed: Bools | None = None
 ) -> tuple[I64, int | None]:
-    """Rows whose code is to be looked at, for a query with these values (L, b + s), and how many are the reference set.
+    """Rows whose code is to be looked at, for one query (1, d), and how many of them are the reference set.
 
-    `bits` (n, L, b + s) are the signs of the records' values. A row's estimate in a bucket is
-    sum(w) - 2 sum(w over the bits that differ); one that lies in several buckets has an estimate for each. The first
-    buckets say which estimates are good: those that the plan has for reference, and more until they hold `wanted`.
-    Their best estimates, `fixed` of them with ties, are the reference set, and come first in the answer. Then comes
-    every other row, of these buckets and of those after them up to the limit, that has an estimate as good as the
-    rank-th best of the first buckets.
+    A row's estimate in a bucket is sum(w) - 2 sum(w over the bits of key and signature that differ); a row that lies in
+    several buckets has an estimate for each. The first buckets say which estimates are good: those that the plan has
+    for reference, and more until they hold `wanted`. Their best estimates, `fixed` of them with ties, are the reference
+    set, and come first in the answer. Then comes every other row, of these buckets and of those after them up to the
+    limit, that has an estimate as good as the rank-th best of the first buckets.
 
     Effort changes neither the first buckets nor the reference set. More effort looks into more buckets and lowers the
     threshold, so it never drops a row. The reference set has at least k rows, where there are as many.
 
     With enough effort all rows are given, and no reference set (None).
+
+    >>> x = np.eye(8, dtype=np.float32)
+    >>> tables = build_tables(TableSettings(tables_frame(8, L=1, seed=0), "l2", b=2, probes=1), x)
+    >>> table_candidates(tables, x[:1], k=1, effort=9.0)
+    (array([0, 1, 2, 3, 4, 5, 6, 7]), None)
     """
-    may = np.ones(len(bits), dtype=np.bool_) if allowed is None else allowed
+    settings, n, L, b = tables.settings, len(tables.values), tables.values.shape[1], tables.settings.b
+    may = np.ones(n, dtype=np.bool_) if allowed is None else allowed
     count = int(may.sum())
-    L = values.shape[0]
-    plan = table_plan(k, effort, probes=probes, records=len(bits), allowed=count, b=b, L=L)
+    plan = table_plan(k, effort, probes=settings.probes, records=n, allowed=count, b=b, L=L)
     if count <= k + ROWS_PER_PROBE * plan.limit:
         return np.flatnonzero(may), None
-    weights = table_weights(values)
-    estimates = weights.sum(axis=1) - 2 * np.where(bits == (values >= 0), 0, weights).sum(axis=2)
-    keys = _signs_as_numbers(np.where(bits[:, :, :b], np.float32(1), np.float32(-1)))
+    values = table_values(settings.frame, query, settings.metric)[0]
+    weights, keys = table_weights(values), tables.keys
+    agree = (tables.values >= 0) == (values >= 0)
+    estimates = weights.sum(axis=1) - 2 * np.where(agree, 0, weights).sum(axis=2)
     first: list[tuple[int, int]] = []  # (estimate, row)
     after: list[tuple[int, int]] = []
     at_first, looked = True, 0
@@ -278,15 +327,40 @@ def _ranked(best: list[int], rank: float) -> float:
 
 
 def filter_rank(k: int, effort: float) -> float:
-    """Place among the estimates by code of the reference set that a candidate must reach."""
-    return float(np.ceil(max(float(k), effort * (2.4 * k + 12.0))))
+    """Place among the estimates by code of the reference set that a candidate must reach.
+
+    >>> filter_rank(10, 1.0)
+    36.0
+    """
+    return float(np.ceil(max(float(k), effort * (FILTER_PER_K * k + FILTER))))
 
 
-def pass_filter(estimates: F32, reference: int | None, rank: float) -> npt.NDArray[np.bool_]:
+def pass_filter(estimates: F32, reference: int | None, rank: float) -> Bools:
     """Which candidates go on, by the estimates of their codes, larger is nearer; the reference set comes first.
 
     A rank beyond the set is that of its last; one far beyond it lets all of them through, and so does having no set.
+
+    >>> pass_filter(np.float32([5, 3, 4, 1]), reference=2, rank=2.0).tolist()
+    [True, True, True, False]
     """
     if reference is None or rank > FAR_BEYOND * reference:
         return np.ones(len(estimates), dtype=np.bool_)
     return np.asarray(estimates >= np.sort(estimates[:reference])[max(0, reference - int(rank))])
+
+
+def table_survivors(
+    tables: Tables, query: Query, records: Records, k: int, effort: float, allowed: Bools | None = None
+) -> I64:
+    """The rows whose distance decides: all candidates where codes are all there is, otherwise those that pass.
+
+    >>> x, none = np.eye(8, dtype=np.float32), np.zeros((8, 1), dtype=np.uint8)
+    >>> tables = build_tables(TableSettings(tables_frame(8, L=1, seed=0), "l2", b=2, probes=1), x)
+    >>> query = Query(x[:1], "l2", none[:1], x[0], first_bits=0, first_weight=1.0)
+    >>> records = Records(np.arange(8), none, np.ones(8, np.float32), np.ones(8, np.float32), None)
+    >>> table_survivors(tables, query, records, k=1, effort=9.0).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    rows, reference = table_candidates(tables, query.q, k, effort, allowed)
+    if records.vectors is None:
+        return rows
+    return rows[pass_filter(code_keys(query, records.of(rows)), reference, filter_rank(k, effort))]

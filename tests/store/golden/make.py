@@ -23,7 +23,7 @@ def vectors() -> np.ndarray:
 
 def main(version: int, folder: Path) -> None:
     """Write the store, its keys, and what they must be read as."""
-    from lethevec.store import open as open_store
+    from lethevec._store import open as open_store
 
     folder.mkdir(parents=True)
     ids = [*range(6), *(f"name-{i}" for i in range(6))]

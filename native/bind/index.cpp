@@ -1,0 +1,278 @@
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <functional>
+#include <optional>
+
+#include "bind/bind.h"
+#include "bind/matrix.h"
+#include "bind/sources.h"
+#include "digest.h"
+#include "index.h"
+#include "memory/wipe.h"
+#include "memory/wiped.h"
+#include "parallel.h"
+#include "sources/scan/scan.h"
+
+namespace lethevec {
+
+namespace {
+
+using Ids = Array<const int64_t, 1>;
+using Vectors = Array<const float, 2>;
+// Nothing, or why an id was refused and which.
+using Refusal = std::optional<std::pair<std::string, int64_t>>;
+
+template <class Work>
+Refusal refusing(Work work) {
+    try {
+        Unlocked released;
+        work();
+        return std::nullopt;
+    } catch (const IdRefused& refused) {
+        const char* why[] = {"present", "absent", "repeated"};
+        return std::make_pair(std::string(why[refused.why]), refused.id);
+    }
+}
+
+AllowedIds allowed_ids(const std::optional<Ids>& ids) {
+    static const int64_t none = 0;  // an empty list may be nowhere
+    if (!ids) return {};
+    return {ids->size() ? ids->data() : &none, rows(*ids)};
+}
+
+std::tuple<int64_t, int64_t, int64_t, int64_t> as_tuple(const SearchWork& work) {
+    return {work.scanned, work.refined, work.reranked, work.bytes_read};
+}
+
+std::shared_ptr<Encoder> basic(Family family, int64_t dim, int64_t bits) {
+    auto encoder = std::make_shared<Encoder>();
+    encoder->family = family;
+    encoder->dim = dim;
+    encoder->bits = bits;
+    return encoder;
+}
+
+}  // namespace
+
+void bind_index(nb::module_& module) {
+    nb::class_<Encoder>(module, "Encoder", "A hash family as the index uses it.")
+        .def_static("simhash",
+                    [](std::shared_ptr<Projection> projection) {
+                        auto encoder = basic(Family::simhash, projection->d(), projection->bits());
+                        encoder->projection = projection;
+                        return encoder;
+                    })
+        .def_static("superbit",
+                    [](std::shared_ptr<Frame> frame, int64_t bits) {
+                        expect(bits >= 1 && bits <= frame->m() * frame->d(), "bits: out of range");
+                        auto encoder = basic(Family::superbit, frame->d(), bits);
+                        encoder->frame = frame;
+                        return encoder;
+                    })
+        .def_static("usr",
+                    [](std::shared_ptr<Frame> frame, float entry_gain, int64_t steps, bool of_direction) {
+                        auto encoder = basic(Family::usr, frame->d(), frame->m() * frame->d());
+                        encoder->frame = frame;
+                        encoder->entry_gain = entry_gain;
+                        encoder->steps = steps;
+                        encoder->of_direction = of_direction;
+                        return encoder;
+                    })
+        .def_static("progressive", [](std::shared_ptr<Frame> frame, Array<const float, 1> weights, int64_t sweeps) {
+            expect(rows(weights) == frame->m(), "weights: wrong shape");
+            auto encoder = basic(Family::progressive, frame->d(), frame->m() * frame->d());
+            encoder->frame = frame;
+            encoder->weights.assign(weights.data(), weights.data() + rows(weights));
+            encoder->sweeps = sweeps;
+            return encoder;
+        });
+
+    nb::class_<SourceSettings>(module, "SourceSettings", "What a source of candidates is made from.");
+    nb::class_<ScanSettings, SourceSettings>(module, "ScanSettings", "All codes are scanned.").def(nb::init<>());
+
+    nb::class_<Index>(module, "Index", "Records in memory.")
+        .def(
+            "__init__",
+            [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming,
+               bool keep_vectors, const SourceSettings& source) {
+                new (self) Index({metric_of(metric), hamming, keep_vectors}, std::move(encoder), source.make());
+            },
+            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a)
+        .def("__len__", &Index::size, nb::call_guard<Unlocked>())
+        .def(
+            "add",
+            [](Index& self, Vectors x, Ids ids, int64_t threads, std::optional<std::function<void(int64_t)>> progress) {
+                expect(rows(x) == rows(ids), "ids: wrong shape");
+                std::function<void(int64_t)> report;
+                if (progress)
+                    report = [&](int64_t done) {
+                        clear_registers();
+                        nb::gil_scoped_acquire held;
+                        (*progress)(done);
+                    };
+                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, report); });
+            },
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a, "progress"_a.none() = nb::none())
+        .def(
+            "update",
+            [](Index& self, Vectors x, Ids ids, int64_t threads) {
+                expect(rows(x) == rows(ids), "ids: wrong shape");
+                return refusing([&] { self.update(x.data(), ids.data(), rows(x), threads); });
+            },
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a)
+        .def(
+            "forget",
+            [](Index& self, Ids ids, bool ignore_unknown) {
+                int64_t gone = 0;
+                Refusal refusal = refusing([&] { gone = self.forget(ids.data(), rows(ids), ignore_unknown); });
+                return std::make_pair(gone, refusal);
+            },
+            "ids"_a.noconvert(), "ignore_unknown"_a)
+        .def(
+            "forget_one",
+            [](Index& self, int64_t id) {
+                Unlocked released;
+                return self.forget(&id, 1, true) == 1;
+            },
+            "id"_a)
+        .def(
+            "add_codes",
+            [](Index& self, Array<const uint8_t, 2> codes, Array<const float, 1> norms, Array<const float, 1> factors,
+               Ids ids, int64_t threads, std::optional<Vectors> x) {
+                expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids),
+                       "wrong shape");
+                expect(!x || rows(*x) == rows(ids), "x: wrong shape");
+                const CodedRecords records = {ids.data(),   rows(ids),    x ? x->data() : nullptr,
+                                              codes.data(), norms.data(), factors.data()};
+                return refusing([&] { self.add_codes(records, threads); });
+            },
+            "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert(), "threads"_a = 1,
+            "x"_a.none() = nb::none())
+        .def(
+            "reencode",
+            [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {
+                Unlocked released;
+                self.reencode(std::move(encoder), threads, [&](int64_t done) {
+                    clear_registers();
+                    nb::gil_scoped_acquire held;
+                    progress(done);
+                });
+            },
+            "encoder"_a, "threads"_a, "progress"_a)
+        .def(
+            "search",
+            [](const Index& self, const Matrix<const float>& queries, int64_t k, double effort,
+               std::optional<Ids> allowed, int64_t threads, const Matrix<int64_t>& ids,
+               const Matrix<float>& distances) {
+                expect(queries.columns == self.dim(), "queries: wrong shape");
+                expect(ids.rows == queries.rows && ids.columns == k, "ids: wrong shape");
+                expect(distances.rows == queries.rows && distances.columns == k, "distances: wrong shape");
+                SearchWork work;
+                {
+                    Unlocked released;
+                    work = self.search({queries.data, queries.rows, k, effort, allowed_ids(allowed), threads},
+                                       {ids.data, distances.data});
+                }
+                return as_tuple(work);
+            },
+            "queries"_a, "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a, "distances"_a)
+        .def(
+            "search_radius",
+            [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {
+                std::vector<std::pair<float, int64_t>> hits;
+                Unlocked released;
+                const SearchWork work = self.search_radius(query.data(), radius, allowed_ids(allowed), hits);
+                return std::make_pair(std::move(hits), as_tuple(work));
+            },
+            "query"_a.noconvert(), "radius"_a, "allowed"_a.none())
+        .def(
+            "contains",
+            [](const Index& self, Ids ids, Array<bool, 1> out) {
+                expect(rows(ids) == rows(out), "out: wrong shape");
+                Unlocked released;
+                self.contains(ids.data(), rows(ids), out.data());
+            },
+            "ids"_a.noconvert(), "out"_a.noconvert())
+        .def("ids",
+             [](const Index& self) {
+                 auto* all = new std::vector<int64_t>();
+                 nb::capsule owner(all, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+                 {
+                     Unlocked released;
+                     *all = self.ids();
+                 }
+                 return nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(all->data(), {all->size()}, owner);
+             })
+        .def(
+            "get",
+            [](const Index& self, Ids ids, Array<float, 2> out) {
+                expect(rows(ids) == rows(out), "out: wrong shape");
+                return refusing([&] { self.get(ids.data(), rows(ids), out.data()); });
+            },
+            "ids"_a.noconvert(), "out"_a.noconvert())
+        .def(
+            "export_codes",
+            [](const Index& self, Ids ids, Array<uint8_t, 2> codes, Array<float, 1> norms, Array<float, 1> factors) {
+                expect(rows(codes) == rows(ids) && rows(norms) == rows(ids) && rows(factors) == rows(ids),
+                       "wrong shape");
+                return refusing(
+                    [&] { self.export_codes(ids.data(), rows(ids), codes.data(), norms.data(), factors.data()); });
+            },
+            "ids"_a.noconvert(), "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert())
+        .def(
+            "digest_lanes",
+            [](const Index& self, Array<uint16_t, 1> lanes, int64_t threads) {
+                expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
+                Unlocked released;
+                return self.digest_lanes(threads, lanes.data());
+            },
+            "lanes"_a.noconvert(), "threads"_a)
+        .def("bytes", [](const Index& self) {
+            // Never wait for the index with the interpreter's lock held: re-encoding reports progress to Python.
+            const Index::Bytes bytes = [&] {
+                Unlocked released;
+                return self.bytes();
+            }();
+            return std::make_tuple(bytes.vectors, bytes.codes, bytes.map, bytes.allocated);
+        });
+
+    module.def(
+        "record_lanes",
+        [](nb::bytes record, Array<uint16_t, 1> lanes) {
+            expect(rows(lanes) == digest::LANES, "lanes: wrong shape");
+            const ClearedRegisters cleared;
+            digest::Sums sums;
+            sums.add(reinterpret_cast<const uint8_t*>(record.c_str()), static_cast<int64_t>(record.size()));
+            sums.add_to(lanes.data());
+        },
+        "record"_a, "lanes"_a.noconvert(), "Adds the expansion of one record to the lanes.");
+    module.def(
+        "kept_checks",
+        [](nb::bytes context, Vectors x, Array<const uint8_t, 2> kept, Array<uint8_t, 2> checks, int64_t threads) {
+            expect(rows(kept) == rows(x) && rows(checks) == rows(x) && columns(checks) == 8, "wrong shape");
+            const auto head = static_cast<int64_t>(context.size());
+            const int64_t vector = 4 * columns(x), code = columns(kept);
+            const char* begin = context.c_str();
+            Unlocked released;
+            parallel_for(rows(x), threads, 256, [&](int64_t from, int64_t to) {
+                Wiped<uint8_t> record(head + vector + code);
+                std::memcpy(record.at(0), begin, static_cast<size_t>(head));
+                for (int64_t i = from; i < to; ++i) {
+                    std::memcpy(record.at(head), x.data() + i * columns(x), static_cast<size_t>(vector));
+                    std::memcpy(record.at(head + vector), kept.data() + i * code, static_cast<size_t>(code));
+                    digest::kept_check(record.at(0), head + vector + code, checks.data() + i * 8);
+                }
+            });
+        },
+        "context"_a, "x"_a.noconvert(), "kept"_a.noconvert(), "checks"_a.noconvert(), "threads"_a,
+        "Eight bytes for each row: a hash of context, vector and what is kept of its code.");
+}
+
+}  // namespace lethevec

@@ -1,0 +1,194 @@
+// What only tests ask for: looks into memory, structures and registers, and parts of the core by themselves.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "bind/bind.h"
+#include "bind/sources.h"
+#include "kernels/dispatch.h"
+#include "sources/pivots/pivots.h"
+#include "sources/scan/plan.h"
+#include "sources/tables/probing.h"
+#include "sources/tables/tables.h"
+
+namespace lethevec {
+
+namespace {
+
+template <class T>
+nb::ndarray<nb::numpy, T> to_array(std::vector<T>&& data, std::initializer_list<size_t> shape) {
+    auto* kept = new std::vector<T>(std::move(data));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
+}
+
+}  // namespace
+
+void bind_testing(nb::module_& module) {
+    nb::module_ testing = module.def_submodule("testing", "For tests alone.");
+    testing.def(
+        "registers",
+        [] {
+            uint8_t held[REGISTER_BYTES];
+            const size_t bytes = read_registers(held);
+            return nb::bytes(reinterpret_cast<const char*>(held), bytes);
+        },
+        "What the wide registers of the CPU hold.");
+
+    testing.def(
+        "raw_memory",
+        [](const Index& index) {
+            std::vector<uint8_t> all;
+            {
+                Unlocked released;
+                all = index.raw_memory();
+            }
+            return nb::bytes(reinterpret_cast<const char*>(all.data()), all.size());
+        },
+        "index"_a, "A copy of every byte that records live in, in use or not.");
+
+    testing.def(
+        "scan_plan",
+        [](int64_t records, int64_t k, double effort, bool staged) {
+            const ScanPlan plan = plan_scan(records, k, effort, staged);
+            return std::make_tuple(plan.reference, plan.survivors, plan.rank);
+        },
+        "records"_a, "k"_a, "effort"_a, "staged"_a, "How much a search that scans looks at.");
+
+    testing.def(
+        "activate",
+        [](Array<const float, 1> x, Array<float, 1> out) {
+            expect(x.shape(0) == out.shape(0), "out: wrong shape");
+            active().activate(x.data(), rows(x), out.data());
+        },
+        "x"_a.noconvert(), "out"_a.noconvert());
+
+    testing.def(
+        "table_contents",
+        [](const Index& index, int64_t table, Array<int64_t, 1> ids, Array<uint32_t, 1> keys,
+           Array<uint8_t, 2> signatures) {
+            Unlocked released;
+            index.inspect([&](const Rows& all, const Source& source) {
+                const Tables& tables = tables_of(source);
+                expect(table >= 0 && table < tables.tables(), "table: out of range");
+                expect(rows(ids) == all.size() && rows(keys) == all.size(), "ids, keys: wrong shape");
+                int64_t at = 0;
+                const Buckets& buckets = tables.table(table);
+                expect(rows(signatures) == all.size() && columns(signatures) == buckets.signature_bytes(),
+                       "signatures: wrong shape");
+                for (int64_t key = 0; key < buckets.keys(); ++key)
+                    buckets.each(static_cast<uint32_t>(key), [&](uint32_t row, Buckets::Place place) {
+                        uint32_t known = 0;
+                        expect(at < all.size(), "the table holds more rows than the index");
+                        expect(row < all.size() && tables.find(row, table, known),
+                               "a row lies where its place does not say");
+                        expect(known == static_cast<uint32_t>(key), "a row lies in a bucket of another key");
+                        ids.data()[at] = all.id(row);
+                        keys.data()[at] = static_cast<uint32_t>(key);
+                        buckets.read_signature(place, signatures.data() + buckets.signature_bytes() * at++);
+                    });
+                expect(at == all.size(), "the table holds fewer rows than the index");
+            });
+        },
+        "index"_a, "table"_a, "ids"_a.noconvert(), "keys"_a.noconvert(), "signatures"_a.noconvert(),
+        "Everything in a table, bucket by bucket. Throws where places and buckets disagree.");
+
+    testing.def(
+        "probing",
+        [](Array<const float, 2> values, double likely, Array<float, 1> scores, Array<uint32_t, 1> tables,
+           Array<uint32_t, 1> keys) {
+            expect(rows(values) >= 1 && rows(values) <= Probing::MAX_TABLES, "values: wrong number of tables");
+            expect(columns(values) >= 1 && columns(values) <= Probing::MAX_BITS, "values: wrong number of bits");
+            expect(rows(scores) == rows(tables) && rows(tables) == rows(keys),
+                   "scores, tables, keys: different lengths");
+            Probing probing(values.data(), columns(values), rows(values), columns(values), likely);
+            int64_t count = 0;
+            for (Probe probe; count < rows(keys) && probing.next(probe); ++count) {
+                scores.data()[count] = probe.score;
+                tables.data()[count] = probe.table;
+                keys.data()[count] = probe.key;
+            }
+            return count;
+        },
+        "values"_a.noconvert(), "likely"_a, "scores"_a.noconvert(), "tables"_a.noconvert(), "keys"_a.noconvert(),
+        "The first buckets of a query's sequence, of which about `likely` are asked for; returns how many there were. "
+        "");
+
+    testing.def(
+        "siphash", [](uint64_t k0, uint64_t k1, int64_t id) { return siphash({k0, k1}, static_cast<uint64_t>(id)); },
+        "k0"_a, "k1"_a, "id"_a, "The keyed hash that says whether an id is a pivot's.");
+
+    testing.def(
+        "pivot_cells",
+        [](const Index& index) {
+            std::vector<int64_t> ids, counts, sums;
+            std::vector<uint8_t> real;
+            std::vector<float> centres, origins, steps, squares;
+            std::vector<int8_t> means;
+            int64_t d = 0;
+            index.inspect([&](const Rows& rows, const Source& source) {
+                const Pivots& pivots = pivots_of(source);
+                d = rows.layout().dim;
+                for (int64_t c = 0; c < pivots.cells(); ++c) {
+                    ids.push_back(pivots.centres().id(c));
+                    real.push_back(!pivots.is_void());
+                    counts.push_back(pivots.contents().size(c));
+                    centres.insert(centres.end(), pivots.centres().row(c), pivots.centres().row(c) + d);
+                    origins.insert(origins.end(), pivots.origins().row(c), pivots.origins().row(c) + d);
+                    sums.insert(sums.end(), pivots.means().sums(c), pivots.means().sums(c) + d);
+                    for (int64_t j = 0; j < d; ++j) means.push_back(pivots.means().small(c, j));
+                    steps.push_back(pivots.means().step(c));
+                    squares.push_back(pivots.means().square(c));
+                }
+            });
+            const size_t n = ids.size(), wide = static_cast<size_t>(d);
+            return nb::make_tuple(to_array(std::move(ids), {n}), to_array(std::move(real), {n}),
+                                  to_array(std::move(counts), {n}), to_array(std::move(centres), {n, wide}),
+                                  to_array(std::move(origins), {n, wide}), to_array(std::move(sums), {n, wide}),
+                                  to_array(std::move(means), {n, wide}), to_array(std::move(steps), {n}),
+                                  to_array(std::move(squares), {n}));
+        },
+        "index"_a, "Everything that is kept of the cells.");
+
+    testing.def(
+        "pivot_records",
+        [](const Index& index, int64_t code_bytes) {
+            std::vector<int64_t> ids, cells;
+            std::vector<float> sizes, offsets, scales, biases;
+            std::vector<uint8_t> codes;
+            index.inspect([&](const Rows& rows, const Source& source) {
+                const Pivots& pivots = pivots_of(source);
+                codes.resize(static_cast<size_t>(rows.size() * code_bytes));
+                for (int64_t c = 0; c < pivots.cells(); ++c)
+                    for (uint32_t slot = 0; slot < pivots.contents().size(c); ++slot) {
+                        uint32_t own_cell = 0, own_slot = 0;
+                        const uint32_t row = pivots.contents().row(c, slot);
+                        expect(row < rows.size() && pivots.find(row, own_cell, own_slot),
+                               "a cell holds a row that is not there");
+                        expect(own_cell == c && own_slot == slot, "a row lies where its link does not say");
+                        expect(static_cast<int64_t>(ids.size()) < rows.size(),
+                               "the cells hold more rows than the index");
+                        CellNumbers numbers;
+                        pivots.contents().read(c, slot, codes.data() + ids.size() * static_cast<size_t>(code_bytes),
+                                               numbers);
+                        ids.push_back(rows.id(row));
+                        cells.push_back(c);
+                        sizes.push_back(numbers.size);
+                        offsets.push_back(numbers.offset);
+                        scales.push_back(numbers.scale);
+                        biases.push_back(numbers.bias);
+                    }
+                expect(static_cast<int64_t>(ids.size()) == rows.size(), "the cells hold fewer rows than the index");
+            });
+            const size_t n = ids.size();
+            return nb::make_tuple(to_array(std::move(ids), {n}), to_array(std::move(cells), {n}),
+                                  to_array(std::move(sizes), {n}), to_array(std::move(offsets), {n}),
+                                  to_array(std::move(scales), {n}), to_array(std::move(biases), {n}),
+                                  to_array(std::move(codes), {n, static_cast<size_t>(code_bytes)}));
+        },
+        "index"_a, "code_bytes"_a, "Everything that is kept of the records. Throws where links and cells disagree.");
+}
+
+}  // namespace lethevec

@@ -1,0 +1,42 @@
+// Which rows a search may find: all of them, or those of some ids.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rows/rows.h"
+
+namespace lethevec {
+
+class Allowed {
+public:
+    // Every row.
+    explicit Allowed(const Rows& rows) : rows_(rows), count_(rows.size()) {}
+    // The rows of these ids. Ids that are not present match nothing.
+    Allowed(const Rows& rows, const int64_t* ids, int64_t n);
+
+    int64_t count() const { return count_; }
+    bool has(uint32_t row) const { return masks_.empty() || (masks_[row / BLOCK] >> (row % BLOCK) & 1); }
+    // A word for every block of every chunk, with a bit for each row that may be found. Empty where no ids were given:
+    // then every row may be found.
+    const std::vector<uint32_t>& masks() const { return masks_; }
+    // The same, written out where it is empty.
+    std::vector<uint32_t> all_masks() const;
+
+    // Calls visit(row) for each of them.
+    template <class Visit>
+    void each(Visit visit) const {
+        if (masks_.empty())
+            for (uint32_t row = 0; row < static_cast<uint32_t>(count_); ++row) visit(row);
+        for (size_t block = 0; block < masks_.size(); ++block)
+            for (uint32_t mask = masks_[block]; mask; mask &= mask - 1)
+                visit(static_cast<uint32_t>(block * BLOCK) + static_cast<uint32_t>(__builtin_ctz(mask)));
+    }
+
+private:
+    const Rows& rows_;
+    int64_t count_ = 0;
+    std::vector<uint32_t> masks_;
+};
+
+}  // namespace lethevec

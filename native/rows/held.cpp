@@ -1,0 +1,33 @@
+#include "rows/held.h"
+
+#include <cstring>
+
+#include "rows/codes.h"
+
+namespace lethevec {
+
+HeldRows::HeldRows(const Rows& rows, const uint32_t* which, int64_t n)
+    : n_(n),
+      d_(rows.layout().dim),
+      bytes_(rows.layout().code_bytes()),
+      x_(n * d_),
+      norms_(n),
+      factors_(n),
+      codes_(n * bytes_) {
+    for (int64_t i = 0; i < n; ++i) {
+        if (d_) std::memcpy(x_.at(i * d_), rows.vector(which[i]), static_cast<size_t>(4 * d_));
+        if (bytes_) read_code(rows, which[i], codes_.at(i * bytes_));
+        *norms_.at(i) = rows.norm(which[i]);
+        *factors_.at(i) = read_factor(rows, which[i]);
+    }
+}
+
+void HeldRows::put_back(Rows& rows, const uint32_t* which) {
+    for (int64_t i = 0; i < n_; ++i) {
+        if (d_) std::memcpy(rows.vector(which[i]), x_.at(i * d_), static_cast<size_t>(4 * d_));
+        rows.set_norm(which[i], *norms_.at(i));
+        write_code(rows, which[i], codes_.at(i * bytes_), *factors_.at(i));
+    }
+}
+
+}  // namespace lethevec

@@ -1,0 +1,134 @@
+#include "search/query.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hashing/direction.h"
+#include "kernels/dispatch.h"
+#include "memory/wiped.h"
+#include "search/lookup_tables.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr int64_t CHUNK_BITS = CHUNK_BYTES * 8;
+constexpr double PI = 3.14159265358979323846;
+
+template <class List>
+void wipe_list(List& list) {
+    wipe(list.data(), list.size() * sizeof(list[0]));
+}
+
+// Whole weights for the first bits: the largest scale, coming down by steps of a hundredth, at which no chunk's weights
+// add up to more than a byte holds, nor all of them to more than sixteen bits hold. Returns it.
+double first_weights(const float* values, int64_t bits, int32_t* weights) {
+    const int64_t chunks = std::max<int64_t>(1, (bits + CHUNK_BITS - 1) / CHUNK_BITS);
+    const auto most = static_cast<int32_t>(std::min<int64_t>(CHUNK_WEIGHT, ALL_WEIGHT / chunks));
+    double heaviest = 0.0;
+    for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
+        double sum = 0.0;
+        for (int64_t j = from; j < std::min(bits, from + CHUNK_BITS); ++j)
+            sum = sum + std::fabs(static_cast<double>(values[j]));
+        heaviest = std::max(heaviest, sum);
+    }
+    double scale = heaviest > 0.0 ? static_cast<double>(most) / heaviest : 0.0;
+    for (;;) {
+        bool fits = true;
+        for (int64_t from = 0; from < bits; from += CHUNK_BITS)
+            fits =
+                active().whole_sizes(values + from, std::min(bits - from, CHUNK_BITS), scale, weights + from) <= most &&
+                fits;
+        if (fits) return scale;
+        scale = scale * 0.99;
+    }
+}
+
+}  // namespace
+
+void FirstWeights::wipe() {
+    wipe_list(tables);
+    wipe_list(wide);
+    view = {};
+    unit = 0.0;
+}
+
+void FirstWeights::set(const float* values, int64_t bits) {
+    Wiped<int32_t> whole(bits);
+    const int32_t* weights = whole.at(0);
+    const double scale = first_weights(values, bits, whole.at(0));
+    unit = scale > 0.0 ? 1.0 / scale : 0.0;
+    const int64_t bytes = (bits + 7) / 8;
+    tables.resize(static_cast<size_t>(bytes * 32));
+    fill_lookup_tables(values, weights, bits, tables.data());
+    int32_t half = 0;
+    for (int64_t j = 0; j < bits; ++j) half += weights[j];
+    view = {tables.data(), bytes, half, 0.0f};
+    if (!active().widen_tables || bytes == 0) return;
+    wide.resize(static_cast<size_t>(wide_tables(bytes)));
+    active().widen_tables(tables.data(), bytes, wide.data());
+    view.wide = wide.data();
+}
+
+void TailWeights::wipe() {
+    wipe_list(weights);
+    wipe_list(signs);
+    sum = 0;
+    unit = 0.0;
+}
+
+void TailWeights::set(const float* values, int64_t bits) {
+    const int64_t words = (bits + 31) / 32;
+    weights.assign(static_cast<size_t>(words * 32), 0);
+    signs.assign(static_cast<size_t>(words), 0);
+    sum = 0;
+    unit = 0.0;
+    const auto largest = static_cast<double>(active().greatest_size(values, bits));
+    if (largest == 0.0) return;
+    const double scale = TAIL_WEIGHT / largest;
+    Wiped<int32_t> whole(bits);
+    sum = active().whole_sizes(values, bits, scale, whole.at(0));
+    for (int64_t j = 0; j < bits; ++j) weights[static_cast<size_t>(j)] = static_cast<uint8_t>(*whole.at(j));
+    active().sign_words(values, bits, signs.data());
+    unit = 1.0 / scale;
+}
+
+void PreparedQuery::wipe() {
+    wipe_list(vector);
+    wipe_list(values);
+    wipe_list(code);
+    tail.wipe();
+    norm = first_alignment = 0.0;
+}
+
+void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x) {
+    active().norms(x, d, 1, &query.norm);
+    query.kind = metric == Metric::cosine ? KEY_SCORE : metric == Metric::ip ? KEY_IP : KEY_L2;
+    query.vector.assign(x, x + d);
+    if (metric == Metric::cosine) write_direction(x, d, query.norm, query.vector.data());
+}
+
+void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, const Layout& layout, const float* x) {
+    const int64_t d = encoder.dim, bits = encoder.bits, first = layout.first_bits;
+    prepare_vector(query, metric, d, x);
+    if (!layout.has_codes()) return;
+    Wiped<float> scratch(encoder.scratch());
+    if (!layout.has_factor) {
+        query.code.assign(static_cast<size_t>((bits + 63) / 64), 0);
+        double norm = 0, alignment = 0;
+        float factor = 0;
+        encoder.encode(x, 1, reinterpret_cast<uint8_t*>(query.code.data()), &norm, &factor, &alignment, scratch.at(0));
+        return;
+    }
+    Wiped<float> direction(d);
+    write_direction(x, d, query.norm, direction.at(0));
+    query.values.resize(static_cast<size_t>(bits));
+    encoder.coordinates(direction.at(0), query.values.data(), scratch.at(0));
+    query.tail.set(query.values.data() + first, bits - first);
+    // sqrt(2/(pi d)) is the mean size of a unit vector's coordinate: what <b, v> comes to, per bit, for a record
+    // itself.
+    const double weight = encoder.family == Family::progressive ? static_cast<double>(encoder.weights[0]) : 1.0;
+    query.first_alignment = weight * (static_cast<double>(first) * std::sqrt(2.0 / (PI * static_cast<double>(d))));
+}
+
+}  // namespace lethevec

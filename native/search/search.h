@@ -1,0 +1,70 @@
+// One thread's searches, with the memory that it works in.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "hashing/encoder.h"
+#include "kernels/dispatch.h"
+#include "search/memory.h"
+#include "search/work.h"
+#include "sources/source.h"
+
+namespace lethevec {
+
+using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
+
+class Search {
+public:
+    // What is searched. Vectors are kept where the rows' layout has them.
+    struct Of {
+        const Rows& rows;
+        const Source& source;
+        const Encoder& encoder;
+        Metric metric;
+    };
+    Search(const Of& of, const Allowed& allowed);
+
+    // The k nearest records of each of n queries: ids (n, k), -1 where there are fewer, and distances, infinity there.
+    void nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances);
+    // All records within a radius, nearest first, by the best distance that is kept.
+    void within(const float* x, float radius, std::vector<Hit>& hits);
+
+    const SearchWork& work() const { return work_; }
+
+private:
+    struct Memory {
+        void leave();
+        std::size_t longest() const;
+        std::vector<Sought> sought = std::vector<Sought>(1);
+        std::vector<float> factors, keys;  // of candidates
+        std::vector<const uint32_t*> tails;
+        std::vector<uint32_t> differ;
+        std::vector<Hit> hits;
+    };
+
+    // The stages, in their order.
+    void prepare(const float* x, Sought& sought) const;
+    void filter(Sought& sought);
+    void estimate(Sought& sought);
+    void rerank(Sought& sought);
+    void collect(const Sought& sought, int64_t k);
+    void answer(int64_t k, int64_t* ids, float* distances);
+
+    void find_keys(Sought& sought, bool want_distances);
+    void compare_tails(Sought& sought);
+    void compare_codes(Sought& sought, bool want_distances);
+    float distance_of(const PreparedQuery& query, float estimate, float norm) const;
+    void ask_for(uint32_t row) const;
+
+    const Of of_;
+    const Rows& rows_;
+    const bool keeps_vectors_;
+    const Allowed& allowed_;
+    const Kernels& kernels_;
+    const Borrowed<Memory> memory_;
+    SearchWork work_;
+};
+
+}  // namespace lethevec

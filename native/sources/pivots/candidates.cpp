@@ -1,0 +1,328 @@
+// A search of the source "pivots": cells by nearness of their means, their rows by one plane of their codes, the best
+// of those by all planes. Mirrors `pivot_candidates` of the spec, which says why more effort never drops a row.
+//
+// A group is what one cell gives. Memory is asked for long before it is read wherever it is known what will be: cells
+// lie scattered, and so do the records.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "kernels/dispatch.h"
+#include "memory/arena.h"
+#include "memory/wiped.h"
+#include "sources/pivots/cell_order.h"
+#include "sources/pivots/pivots.h"
+#include "sources/pivots/plan.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr double PI = 3.14159265358979323846;
+constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
+constexpr float ROUNDING = 0.02f;
+constexpr size_t ARENA = 100000;  // bytes that many searches do with, beside a few for each cell
+
+// Into the second cache: more can be on their way there than to the first.
+void ask_for(const void* from, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
+}
+
+// Rows that a kernel has kept; see CellFound.
+class Kept {
+public:
+    Kept(const Cells& cells, Arena& arena)
+        : cells_(cells), places_(arena), groups_(arena), scores_(arena), rests_(arena) {}
+    size_t size() const { return size_; }
+    uint32_t place(size_t i) const { return places_[i]; }
+    uint32_t group(size_t i) const { return groups_[i]; }
+    uint16_t score(size_t i) const { return scores_[i]; }
+    uint32_t row(size_t i) const { return rests_[i][-1]; }
+    const uint32_t* const* tails() const { return rests_.data(); }
+    CellFound all() { return from(0); }
+    CellFound from(size_t at) { return {places_.data() + at, groups_.data() + at, scores_.data() + at}; }
+    // Where a kernel may write `most` more.
+    CellFound room(size_t most) {
+        if (size_ + most > places_.size()) {
+            const size_t larger = std::max<size_t>(2 * (size_ + most), 4096);
+            places_.resize(larger);
+            groups_.resize(larger);
+            scores_.resize(larger);
+        }
+        return from(size_);
+    }
+    // It has written so many: what else there is of them is asked for.
+    void add(int64_t n) {
+        const uint32_t** to = rests_.extend(static_cast<size_t>(n));
+        for (int64_t i = 0; i < n; ++i) {
+            const uint32_t* rest = cells_.rest_at(places_[size_++]);
+            to[i] = rest + 1;
+            ask_for(rest, 1);
+        }
+    }
+
+private:
+    const Cells& cells_;
+    size_t size_ = 0;
+    ArenaList<uint32_t> places_, groups_;
+    ArenaList<uint16_t> scores_;
+    ArenaList<const uint32_t*> rests_;  // after the row's number
+};
+
+}  // namespace
+
+// One query, stage by stage.
+class Pivots::Search {
+public:
+    Search(const Pivots& pivots, const Scope& scope, const Plan& plan, const float* query)
+        : pivots_(pivots),
+          cells_(pivots.cells_),
+          rows_(scope.rows),
+          masks_(scope.allowed.masks()),
+          plan_(plan),
+          query_(query),
+          d_(pivots.d_),
+          ip_(pivots.settings_.metric == Metric::ip),
+          kernels_(active()),
+          arena_(ARENA + 12 * static_cast<size_t>(cells_.count())),
+          keys_(arena_.take<float>(static_cast<size_t>(cells_.count()))) {}
+
+    SearchWork run(int64_t wanted, std::vector<uint32_t>& found) {
+        prepare();
+        CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, likely_first(), arena_);
+        find_path(order);
+        find_limit(wanted);
+        set_limits();
+        const auto referred = static_cast<int64_t>(best_.size());
+        take_overlooked(found);
+        const int64_t refined = referred + judge(found);
+        const CellShape& shape = cells_.shape();
+        return {seen_, refined, 0, seen_ * shape.first_bytes() + refined * shape.second_bytes()};
+    }
+
+private:
+    // The query against means, and in whole numbers against codes.
+    void prepare() {
+        const Encoder& encoder = *pivots_.settings_.encoder;
+        Wiped<float> coordinates(encoder.bits), scratch(encoder.scratch());
+        float* values = coordinates.at(0);
+        kernels_.superbit(encoder.frame->view(), query_, 1, {values, nullptr, encoder.bits, nullptr}, scratch.at(0));
+        pivots_.means_.keys(values, ip_ ? 0.0f : 0.75f, keys_);
+        first_.set(values, d_);
+        const int32_t half = first_.view.half;
+        const double unit = first_.unit;
+        const double alignment = std::sqrt(2.0 * static_cast<double>(d_) / PI);
+        const auto gain = static_cast<float>((ip_ ? 1.0 : 2.0) * unit / alignment);
+        middle_ = static_cast<float>(half) * gain;
+        first_.view.gain = 2.0f * gain;
+        for (int64_t plane = 0; plane < encoder.bits / d_; ++plane)
+            for (int64_t j = 0; j < d_; ++j) values[plane * d_ + j] *= encoder.weights[static_cast<size_t>(plane)];
+        tails_.half = half;
+        tails_.first_unit = static_cast<float>(unit * static_cast<double>(encoder.weights[0]));
+        tail_.set(values + d_, encoder.bits - d_);
+        tails_.tail_unit = static_cast<float>(tail_.unit);
+        tails_.whole = tail_.sum;
+        tails_.signs = tail_.signs.data();
+        tails_.weights = tail_.weights.data();
+        tails_.words = pivots_.shape_.words();
+    }
+
+    // About how many cells it takes to see the first rows, and some more: where they do not do, more have to be put in
+    // order.
+    int64_t likely_first() const { return 4 + 3 * plan_.first * cells_.filled() / (2 * rows_.size()); }
+
+    float base_of(uint32_t c) const {
+        const float* origin = pivots_.origins_.row(c);
+        return ip_ ? -kernels_.dot(query_, origin, d_) : kernels_.squared_distance(query_, origin, d_);
+    }
+
+    // The pairs of the cells in the order in which they are looked into, and the distances of their origins.
+    void find_path(CellOrder& order) {
+        constexpr int64_t AHEAD = 8;
+        const int64_t sure = std::min(plan_.probed, order.size());
+        bases_.reserve(static_cast<size_t>(sure));
+        // As if cells were of one size, and some more.
+        const int64_t usual = rows_.size() / (cells_.filled() * PAIR) + 2;
+        pairs_.reserve(static_cast<size_t>(usual * sure + CELL_AHEAD));
+        // A list is two steps away: its head, then where that points to.
+        for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
+        for (int64_t g = 0; g < order.size() && (g < plan_.probed || first_rows_ < plan_.first); ++g) {
+            ask_for_cell(order, g, sure, AHEAD);
+            // Only the first cells are told from the others.
+            const bool first = first_rows_ < plan_.first;
+            const uint32_t c = first ? order.at(g) : order.any(g);
+            append(c, static_cast<uint32_t>(g));
+            bases_.push_back(base_of(c));
+            if (!first) continue;
+            first_pairs_ = pairs_.size();
+            first_rows_ = seen_;
+        }
+        for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs_.push_back(pairs_.back());
+    }
+
+    void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
+        if (g + 2 * ahead < sure) cells_.ask_for_head(order.any(g + 2 * ahead));
+        if (g + ahead < 0 || g + ahead >= sure) return;
+        const uint32_t c = order.any(g + ahead);
+        __builtin_prefetch(cells_.list(c));
+        ask_for(pivots_.origins_.row(c), 4 * d_);
+    }
+
+    void append(uint32_t c, uint32_t group) {
+        const int shift = cells_.shape().run_shift;  // dividing would take longer than all the rest
+        const int64_t of_run = cells_.shape().run(), stride = cells_.pair_stride();
+        const uint32_t* list = cells_.list(c);
+        const int64_t size = cells_.size(c);
+        CellPair* to = pairs_.extend(static_cast<size_t>((size + PAIR - 1) / PAIR));
+        for (int64_t from = 0; from < size; from += PAIR) {
+            const uint32_t run = list[from >> shift];
+            const int64_t inside = from & (of_run - 1);
+            *to++ = {cells_.scanned(run) + inside / PAIR * stride, (run << shift) + static_cast<uint32_t>(inside),
+                     group, static_cast<uint32_t>(std::min(size - from, PAIR))};
+        }
+        seen_ += masks_.empty() ? size : mask(c);
+    }
+
+    // The masks of a cell's blocks, and how many rows they let pass.
+    int64_t mask(uint32_t c) {
+        int64_t count = 0;
+        for (uint32_t slot = 0; slot < cells_.size(c); ++slot) {
+            if (slot % BLOCK == 0) path_masks_.push_back(0);
+            const uint32_t row = cells_.row(c, slot);
+            const uint32_t bit = masks_[row / BLOCK] >> (row % BLOCK) & 1;
+            path_masks_.back() |= bit << (slot % BLOCK);
+            count += bit;
+        }
+        return count;
+    }
+    const uint32_t* path_masks() const { return masks_.empty() ? nullptr : path_masks_.data(); }
+
+    // How far the k-th neighbour is at most, by the codes of the best rows of the first cells, which are then in best_.
+    void find_limit(int64_t wanted) {
+        const size_t all = first_pairs_ * static_cast<size_t>(PAIR);
+        best_.room(all);
+        float* near = arena_.take<float>(all);
+        limits_.resize(bases_.size());
+        for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
+        const int64_t n = kernels_.score_cells(first_.view, pairs_.data(), static_cast<int64_t>(first_pairs_),
+                                               limits_.data(), path_masks(), best_.all(), near);
+        const float threshold = kernels_.largest(near, n, std::min(plan_.reference, n));
+        best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
+        lifts_.resize(bases_.size());
+        std::fill_n(lifts_.data(), lifts_.size(), 0.0f);
+        refine(best_, best_.size());
+        for (size_t i = 0; i < best_.size(); ++i) near[i] = -distances_[i];
+        limit_ = -kernels_.largest(near, static_cast<int64_t>(best_.size()), wanted);
+    }
+
+    // Those that set the limit but would not pass the first stage.
+    void take_overlooked(std::vector<uint32_t>& found) const {
+        for (size_t i = 0; i < best_.size(); ++i) {
+            if (distances_[i] > limit_) continue;
+            const CellLimit& limit = limits_[best_.group(i)];
+            const auto [size, offset] = cells_.first_numbers(best_.place(i));
+            const float key = size * ((static_cast<float>(best_.score(i)) * first_.view.gain + limit.shift) - offset);
+            if (!(key >= limit.least)) found.push_back(best_.row(i));
+        }
+    }
+
+    // All rows of the path, by one plane and then by all. The rest of a row's code is asked for when its first plane
+    // has passed, and read when the pairs after it have been scanned: later still, those would have driven it out of
+    // the cache again.
+    int64_t judge(std::vector<uint32_t>& found) {
+        constexpr size_t TOGETHER = 16;
+        const size_t count = pairs_.size() - CELL_AHEAD;
+        Kept kept(cells_, arena_);
+        const uint32_t* masks = path_masks();
+        distances_.resize(0);
+        size_t asked = 0;  // before the pairs that were scanned last
+        for (size_t at = 0; at < count; at += TOGETHER) {
+            const size_t some = std::min(TOGETHER, count - at), before = kept.size();
+            kept.add(kernels_.scan_cells(first_.view, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(),
+                                         masks, kept.room(some * static_cast<size_t>(PAIR))));
+            refine(kept, asked);
+            asked = before;
+            if (masks)
+                for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
+        }
+        refine(kept, kept.size());
+        // First without a branch: which ones are near enough cannot be predicted.
+        uint32_t* near = arena_.take<uint32_t>(kept.size());
+        size_t n = 0;
+        for (size_t i = 0; i < kept.size(); ++i) {
+            near[n] = static_cast<uint32_t>(i);
+            n += !(distances_[i] > limit_);
+        }
+        found.reserve(found.size() + n);
+        for (size_t i = 0; i < n; ++i) {
+            const uint32_t row = kept.row(near[i]);
+            found.push_back(row);
+            ask_for(rows_.vector(row), 4 * d_);
+        }
+        return static_cast<int64_t>(kept.size());
+    }
+
+    void set_limits() {
+        const double d = static_cast<double>(d_),
+                     planes = static_cast<double>(pivots_.settings_.encoder->weights.size());
+        const auto reach =
+            static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * std::sqrt((PI / 2.0 - 1.0) / d) * plan_.errors);
+        const auto lift = static_cast<float>(SECOND_ERRORS * (std::pow(0.6, planes) / std::sqrt(d)) * plan_.errors);
+        double norm = 0.0;
+        kernels_.norms(query_, d_, 1, &norm);
+        const auto size = static_cast<float>(norm);
+        const float rounding = ROUNDING * (size * size);
+        for (size_t g = 0; g < bases_.size(); ++g) {
+            const float far = ip_ ? size : std::sqrt(bases_[g] + rounding);
+            limits_[g] = {reach * far - middle_, bases_[g] - limit_};
+            lifts_[g] = lift * far;
+        }
+    }
+
+    // The distances by all planes of those up to `to` that have none yet.
+    void refine(Kept& kept, size_t to) {
+        const size_t from = distances_.size();
+        if (to <= from) return;
+        float* distances = distances_.extend(to - from);
+        tails_.bases = bases_.data();
+        tails_.lifts = lifts_.data();
+        kernels_.refine_cells(tails_, kept.tails() + from, kept.from(from), static_cast<int64_t>(to - from), distances);
+    }
+
+    const Pivots& pivots_;
+    const Cells& cells_;
+    const Rows& rows_;
+    const std::vector<uint32_t>& masks_;
+    const Plan& plan_;
+    const float* query_;
+    const int64_t d_;
+    const bool ip_;
+    const Kernels& kernels_;
+    Arena arena_;
+    float* keys_;  // of every cell
+    FirstWeights first_;
+    TailWeights tail_;
+    float middle_ = 0.0f;
+    CellTails tails_{};
+    float limit_ = 0.0f;
+    Kept best_{cells_, arena_};  // of the first cells
+    ArenaList<CellPair> pairs_{arena_};
+    size_t first_pairs_ = 0;                          // those of the first cells,
+    int64_t first_rows_ = 0;                          // and their rows that may be found
+    std::vector<uint32_t> path_masks_;                // of their blocks
+    ArenaList<float> bases_{arena_}, lifts_{arena_};  // of every group
+    ArenaList<CellLimit> limits_{arena_};
+    ArenaList<float> distances_{arena_};  // of what was refined last
+    int64_t seen_ = 0;
+};
+
+SearchWork Pivots::candidates(const Scope& scope, Sought& sought) const {
+    const int64_t allowed = scope.allowed.count();
+    std::vector<uint32_t>& found = sought.candidates.rows;
+    const Plan plan = plan_for(settings_.probes, cells_.filled(), scope.rows.size(), allowed, scope.k, scope.effort);
+    if (allowed > plan.few) return Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found);
+    scope.allowed.each([&](uint32_t row) { found.push_back(row); });
+    return {allowed, 0, 0, 0};
+}
+
+}  // namespace lethevec

@@ -1,0 +1,421 @@
+#include "sources/pivots/pivots.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hashing/direction.h"
+#include "kernels/dispatch.h"
+#include "memory/wiped.h"
+#include "parallel.h"
+
+namespace lethevec {
+
+std::unique_ptr<Source> PivotSettings::make() const { return std::make_unique<Pivots>(*this); }
+
+Pivots::Pivots(const PivotSettings& settings)
+    : settings_(settings),
+      d_(settings.encoder->dim),
+      limit_(UINT64_MAX / static_cast<uint64_t>(settings.cell_size) +
+             (UINT64_MAX % static_cast<uint64_t>(settings.cell_size) + 1) / static_cast<uint64_t>(settings.cell_size)),
+      shape_{settings.encoder->bits, settings.encoder->dim, CellShape::shift_for(settings.cell_size)},
+      centres_(d_),
+      origins_(d_, settings.encoder->bits),
+      means_(d_),
+      cells_(shape_),
+      samples_(settings.refine ? std::make_unique<Samples>(d_) : nullptr),
+      scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))),
+      own_(d_, *settings.encoder) {
+    append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
+}
+
+// What a call needs is not copied.
+Pivots::Pivots(const Pivots& other)
+    : Source(other),
+      settings_(other.settings_),
+      d_(other.d_),
+      limit_(other.limit_),
+      shape_(other.shape_),
+      void_(other.void_),
+      centres_(other.centres_),
+      origins_(other.origins_),
+      means_(other.means_),
+      cells_(other.cells_),
+      samples_(other.samples_ ? std::make_unique<Samples>(*other.samples_) : nullptr),
+      pieces_(other.pieces_),
+      filed_(other.filed_),
+      stale_(other.stale_),
+      scratch_(other.scratch_.size()),
+      own_(d_, *settings_.encoder) {}
+
+std::unique_ptr<Source> Pivots::copy_for(int64_t n) const {
+    if (n < WORTH_A_COPY || n < filed_ / WORTH_A_COPY_SHARE) return nullptr;
+    return std::unique_ptr<Source>(new Pivots(*this));
+}
+
+// --- Where rows are
+// ----------------------------------------------------------------------------------------------------
+
+bool Pivots::filed(uint32_t row) const {
+    return row / PIECE_ROWS < pieces_.size() && !pieces_[row / PIECE_ROWS].links.empty() && link(row).cell != 0;
+}
+
+bool Pivots::find(uint32_t row, uint32_t& cell, uint32_t& slot) const {
+    if (!filed(row)) return false;
+    cell = link(row).cell - 1;
+    slot = link(row).slot;
+    return true;
+}
+
+void Pivots::take_piece(uint32_t row) {
+    const size_t p = row / PIECE_ROWS;
+    if (p >= pieces_.size()) pieces_.resize(p + 1);
+    if (samples_ && pieces_[p].homes.empty()) pieces_[p].homes.resize(PIECE_ROWS);
+    if (pieces_[p].links.empty()) pieces_[p].links.resize(PIECE_ROWS);
+    ++pieces_[p].rows;
+    ++filed_;
+}
+
+// From the end alone: rows have no gaps, but those that a call is about to fill, and filling one must not need memory.
+void Pivots::release_piece(uint32_t row) {
+    link(row) = Link{};
+    if (samples_) home(row) = Home{};
+    --pieces_[row / PIECE_ROWS].rows;
+    --filed_;
+    while (!pieces_.empty() && pieces_.back().rows == 0) pieces_.pop_back();
+}
+
+void Pivots::put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance) {
+    link(row) = {cell + 1, cells_.add(cell, row), distance};
+    means_.add(cell, z);
+    stale_[cell] |= CHANGED | (origins_.counts(cell, hashed(id)) ? SAMPLE : 0);
+}
+
+void Pivots::take_out(int64_t id, uint32_t row, const float* z) {
+    const Link at = link(row);
+    const uint32_t cell = at.cell - 1;
+    cells_.take(cell, at.slot);
+    if (at.slot < cells_.size(cell)) link(cells_.row(cell, at.slot)).slot = at.slot;
+    link(row) = Link{};
+    means_.subtract(cell, z);
+    stale_[cell] |= CHANGED | (origins_.counts(cell, hashed(id)) ? SAMPLE : 0);
+}
+
+void Pivots::take_out(const Rows& rows, uint32_t row) {
+    Wiped<float> z(d_);
+    geometry(rows.vector(row), 1, z.at(0));
+    take_out(rows.id(row), row, z.at(0));
+}
+
+// There are thousands of cells, and most calls change one: eight are looked at together.
+int64_t Pivots::next_stale(int64_t c) const {
+    const auto size = static_cast<int64_t>(stale_.size());
+    for (uint64_t eight = 0; c + 8 <= size; c += 8) {
+        std::memcpy(&eight, stale_.data() + c, 8);
+        if (eight) break;
+    }
+    while (c < size && !stale_[static_cast<size_t>(c)]) ++c;
+    return c;
+}
+
+void Pivots::refresh() {
+    for (int64_t c = next_stale(0); c < cells_.count(); c = next_stale(c + 1)) {
+        means_.refresh(c, cells_.size(c), *settings_.encoder->frame, scratch_.data());
+        cells_.fit(c);
+        stale_[static_cast<size_t>(c)] = 0;
+    }
+    cells_.fit();
+    scratch_.zero();
+}
+
+// --- Centres
+// -----------------------------------------------------------------------------------------------------------
+
+void Pivots::geometry(const float* x, int64_t n, float* z) const {
+    if (settings_.metric != Metric::cosine) {
+        std::copy(x, x + n * d_, z);
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i) write_direction(x + i * d_, d_, z + i * d_);
+}
+
+void Pivots::append_centre(int64_t id, const float* z, double norm) {
+    const int64_t c = centres_.size();
+    stale_.reserve(stale_.size() + 1);
+    try {
+        means_.append(norm);
+        centres_.append(id, z);
+        origins_.append();
+        if (samples_) {
+            samples_->pivots.append(id, z);
+            samples_->sums.append(norm);
+            samples_->counts.resize(c + 1);
+            samples_->sums.add(c, z);
+            samples_->counts[c] = 1;
+        }
+        cells_.append();
+    } catch (...) {
+        if (means_.size() > c) means_.remove(c);
+        if (centres_.size() > c) centres_.remove(c);
+        if (origins_.size() > c) origins_.remove(c);
+        if (samples_ && samples_->pivots.size() > c) samples_->pivots.remove(c);
+        if (samples_ && samples_->sums.size() > c) samples_->sums.remove(c);
+        throw;
+    }
+    stale_.push_back(CHANGED);
+}
+
+void Pivots::remove_last_centre() {
+    const int64_t c = centres_.size() - 1;
+    cells_.remove(c);
+    stale_.pop_back();
+    centres_.remove(c);
+    origins_.remove(c);
+    means_.remove(c);
+    if (!samples_) return;
+    samples_->pivots.remove(c);
+    samples_->sums.remove(c);
+    samples_->counts.remove(c);
+}
+
+// From the last one on, so that none that is still to go gets another number.
+void Pivots::remove_centres(const CentreNumbers& gone, CentreNumbers& numbers) {
+    numbers.resize(static_cast<size_t>(centres_.size()));
+    for (uint32_t c = 0; c < numbers.size(); ++c) numbers[c] = c;
+    CentreNumbers& now = numbers;  // which of them lies at each number
+    for (auto c = gone.rbegin(); c != gone.rend(); ++c) {
+        const auto last = static_cast<uint32_t>(centres_.size() - 1);
+        if (*c != last) {
+            cells_.remove(*c);
+            for (uint32_t slot = 0; slot < cells_.size(*c); ++slot) link(cells_.row(*c, slot)).cell = *c + 1;
+            stale_[*c] = stale_[last];
+            stale_.pop_back();
+            centres_.remove(*c);
+            origins_.remove(*c);
+            means_.remove(*c);
+            if (samples_) {
+                samples_->pivots.remove(*c);
+                samples_->sums.remove(*c);
+                samples_->counts.remove(*c);
+            }
+            now[*c] = now[last];
+        } else {
+            remove_last_centre();
+        }
+    }
+    if (!samples_ || gone.empty()) return;
+    // Turned round: the number that each has now. Those beyond the new end have moved to a number below it.
+    const auto size = static_cast<uint32_t>(centres_.size());
+    for (uint32_t c = 0; c < size; ++c)
+        if (now[c] >= size) now[now[c]] = c;
+    for (Piece& piece : pieces_)
+        for (Home& home : piece.homes)
+            if (home.pivot > size) home.pivot = now[home.pivot - 1] + 1;
+}
+
+CentreNumbers Pivots::centres_of(const Rows& rows, const uint32_t* which, int64_t n) const {
+    constexpr size_t FEW = 8;  // up to here it is faster to look for each
+    WipedVector<int64_t> ids;
+    for (int64_t i = 0; i < n; ++i)
+        if (filed(which[i]) && is_pivot(rows.id(which[i]))) ids.push_back(rows.id(which[i]));
+    CentreNumbers found;
+    found.reserve(ids.size());
+    if (ids.size() <= FEW) {
+        for (int64_t id : ids) found.push_back(centres_.find(id));
+        std::sort(found.begin(), found.end());
+        return found;
+    }
+    std::sort(ids.begin(), ids.end());
+    for (int64_t c = 0; c < centres_.size(); ++c)
+        if (std::binary_search(ids.begin(), ids.end(), centres_.id(c))) found.push_back(static_cast<uint32_t>(c));
+    return found;
+}
+
+// --- Changes
+// -----------------------------------------------------------------------------------------------------------
+
+void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress) {
+    const Rows& rows = added.rows;
+    const uint32_t* which = added.which;
+    const int64_t n = added.n, before = centres_.size();
+    const float* x = added.vectors(0, n, threads, nullptr);  // they are kept
+    int64_t taken = 0, placed = 0;
+    bool ends_void = false;
+    Change change;
+    CentreNumbers numbers;
+    try {
+        for (; taken < n; ++taken) take_piece(which[taken]);
+        CentreNumbers fresh;
+        Wiped<float> z(d_);
+        for (int64_t i = 0; i < n; ++i) {
+            if (!is_pivot(rows.id(which[i]))) continue;
+            geometry(x + i * d_, 1, z.at(0));
+            double norm = 0.0;
+            active().norms(z.at(0), d_, 1, &norm);
+            append_centre(rows.id(which[i]), z.at(0), norm);
+            fresh.push_back(static_cast<uint32_t>(centres_.size() - 1));
+        }
+        ends_void = void_ && !fresh.empty();
+        if (ends_void) change.gone.push_back(0);
+        change.changed = fresh;
+        if (samples_ && (!void_ || ends_void)) {
+            find_homes(rows, which, n, fresh, ends_void, progress, change.homes);
+            recentre(fresh, change);
+        }
+        if (ends_void) {
+            plan_own(rows, {0}, change.gone, {}, threads, progress, change.moves);
+        } else if (!change.changed.empty()) {
+            std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
+            for (uint32_t c : change.changed) planned[c] = 1;
+            plan_own(rows, change.changed, {}, {}, threads, progress, change.moves);
+            plan_takeovers(rows, change.changed, planned, {}, threads, progress, change.moves);
+        }
+        place(rows, which, n, x, change.gone, threads, progress, placed);
+        prepare_moves(change.moves);
+        numbers.reserve(static_cast<size_t>(ends_void ? centres_.size() : 0));
+        make_moves(rows, change.moves, progress);
+    } catch (...) {
+        if (progress) throw;  // a copy, which is dropped
+        while (placed > 0) take_out(rows, which[--placed]);
+        undo(rows, change);
+        while (centres_.size() > before) remove_last_centre();
+        while (taken > 0) release_piece(which[--taken]);
+        refresh();
+        throw;
+    }
+    if (ends_void) {
+        remove_centres(change.gone, numbers);
+        void_ = false;
+    }
+    recode(rows, which, n, change.moves, threads, progress);
+    refresh();
+}
+
+void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, const CentreNumbers& without,
+                   int64_t threads, const Progress& progress, int64_t& placed) {
+    const int64_t most = std::min(n, STRIDE);
+    Wiped<float> z(most * d_), distances(most);
+    Wiped<uint32_t> cells(most);
+    for (int64_t at = 0; at < n; at += most) {
+        const int64_t some = std::min(most, n - at);
+        parallel_for(some, threads, GRAIN, [&](int64_t begin, int64_t end) {
+            geometry(x + (at + begin) * d_, end - begin, z.at(begin * d_));
+            centres_.nearest(z.at(begin * d_), end - begin, without, cells.at(begin), distances.at(begin));
+        });
+        for (int64_t i = 0; i < some; ++i, ++placed)
+            put(rows.id(which[at + i]), which[at + i], z.at(i * d_), *cells.at(i), *distances.at(i));
+        if (progress) progress(some);
+    }
+}
+
+// Homes and centres are as they were. Neither needs memory.
+void Pivots::undo(const Rows& rows, const Change& change) {
+    for (size_t i = 0; i < change.old.size() / static_cast<size_t>(d_); ++i)
+        centres_.replace(change.changed[i], change.old.data() + i * static_cast<size_t>(d_));
+    for (size_t i = change.homes.size(); i > 0; --i) {
+        const Rehoming& one = change.homes[i - 1];
+        exchange_home(rows, one.row, one.after, one.before);
+    }
+}
+
+void Pivots::leave_quietly(const Rows& rows, const uint32_t* which, int64_t n, float* z, const Progress& progress) {
+    for (int64_t i = 0; i < n; ++i) {
+        if (!filed(which[i])) continue;
+        geometry(rows.vector(which[i]), 1, z);
+        take_out(rows.id(which[i]), which[i], z);
+        release_piece(which[i]);
+        if (progress && i % STRIDE == STRIDE - 1) progress(0);
+    }
+}
+
+void Pivots::leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) {
+    bool quiet = true;
+    for (int64_t i = 0; quiet && i < n; ++i)
+        if (filed(which[i])) quiet = !is_pivot(rows.id(which[i])) && (!samples_ || home(which[i]).pivot == 0);
+    Wiped<float> z(d_);
+    if (quiet) {
+        leave_quietly(rows, which, n, z.at(0), progress);
+        recode(rows, nullptr, 0, {}, threads, progress);
+        refresh();
+        return;
+    }
+    Change change;
+    change.gone = centres_of(rows, which, n);
+    RowSet leaving(rows.size());
+    for (int64_t i = 0; i < n; ++i) leaving.add(which[i]);
+    CentreNumbers numbers;
+    numbers.reserve(static_cast<size_t>(centres_.size() + 1));
+    const bool last = static_cast<int64_t>(change.gone.size()) == centres_.size();
+    if (last) append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
+    try {
+        if (samples_ && !last) {
+            lose_homes(rows, which, n, change.gone, leaving, progress, change.homes);
+            recentre({}, change);
+        }
+        CentreNumbers emptied = change.gone;
+        emptied.insert(emptied.end(), change.changed.begin(), change.changed.end());
+        std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
+        for (uint32_t c : emptied) planned[c] = 1;
+        plan_own(rows, emptied, change.gone, leaving, threads, progress, change.moves);
+        plan_takeovers(rows, change.changed, planned, leaving, threads, progress, change.moves);
+        prepare_moves(change.moves);
+        make_moves(rows, change.moves, progress);
+    } catch (...) {
+        if (progress) throw;  // likewise
+        undo(rows, change);
+        if (last) remove_last_centre();
+        refresh();
+        throw;
+    }
+    leave_quietly(rows, which, n, z.at(0), progress);
+    if (last && samples_)  // nobody has a home in the void
+        for (Piece& piece : pieces_) piece.homes.zero();
+    remove_centres(change.gone, numbers);
+    void_ = void_ || last;
+    recode(rows, nullptr, 0, change.moves, threads, progress);
+    refresh();
+}
+
+void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
+    if (!filed(last)) return;
+    take_piece(row);
+    link(row) = link(last);
+    if (samples_) home(row) = home(last);
+    cells_.renumber(link(row).cell - 1, link(row).slot, row);
+    release_piece(last);
+}
+
+// --- Memory
+// ------------------------------------------------------------------------------------------------------------
+
+int64_t Pivots::bytes() const {
+    int64_t total = centres_.bytes() + origins_.bytes() + means_.bytes() + cells_.bytes();
+    if (samples_) total += samples_->pivots.bytes() + samples_->sums.bytes() + samples_->counts.bytes();
+    for (const Piece& piece : pieces_)
+        if (!piece.links.empty())
+            total += PIECE_ROWS * static_cast<int64_t>(sizeof(Link) + (samples_ ? sizeof(Home) : 0));
+    return total;
+}
+
+void Pivots::raw_memory(std::vector<uint8_t>& all) const {
+    centres_.raw_memory(all);
+    origins_.raw_memory(all);
+    means_.raw_memory(all);
+    cells_.raw_memory(all);
+    if (samples_) {
+        samples_->pivots.raw_memory(all);
+        samples_->sums.raw_memory(all);
+        samples_->counts.raw_memory(all);
+    }
+    for (const Piece& piece : pieces_) {
+        piece.links.raw_memory(all);
+        piece.homes.raw_memory(all);
+    }
+    scratch_.raw_memory(all);
+    own_.z.raw_memory(all);
+    own_.residual.raw_memory(all);
+    own_.scratch.raw_memory(all);
+    own_.sum.raw_memory(all);
+    own_.code.raw_memory(all);
+}
+
+}  // namespace lethevec

@@ -1,0 +1,222 @@
+// The candidate source "pivots": a partition of the records that is a function of a key and of the records, so that it
+// forgets. Mirrors the spec's pivots.py.
+//
+// A keyed hash of its id makes a record a pivot; every record belongs to the cell of the centre nearest to it. Where
+// there are no pivots at all, one cell around zero, the void, holds everything.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hashing/encoder.h"
+#include "memory/wiped.h"
+#include "rows/siphash.h"
+#include "search/query.h"
+#include "sources/pivots/cells.h"
+#include "sources/pivots/centres.h"
+#include "sources/pivots/means.h"
+#include "sources/pivots/origins.h"
+#include "sources/source.h"
+
+namespace lethevec {
+
+struct PivotSettings final : SourceSettings {
+    std::shared_ptr<const Encoder> encoder;  // progressive
+    Metric metric = Metric::cosine;
+    SipKey key;
+    int64_t cell_size = 0;
+    int64_t probes = 0;
+    bool refine = false;
+
+    std::unique_ptr<Source> make() const override;
+};
+
+// Some rows, a bit each.
+class RowSet {
+public:
+    RowSet() = default;
+    explicit RowSet(int64_t rows) : bits_(static_cast<size_t>((rows + 63) / 64)) {}
+    void add(uint32_t row) { bits_[row / 64] |= uint64_t{1} << (row % 64); }
+    bool has(uint32_t row) const { return !bits_.empty() && (bits_[row / 64] >> (row % 64) & 1); }
+
+private:
+    std::vector<uint64_t> bits_;
+};
+
+class Pivots final : public Source {
+public:
+    explicit Pivots(const PivotSettings& settings);
+
+    // None: the cells have codes of their own, and give only rows that are worth their true distance.
+    Layout layout(const Encoder&, Metric, bool) const override { return {}; }
+    void add(const NewRows& added, int64_t threads, const Progress& progress) override;
+    // Many that leave together cost less than one by one, and never more than to file again those that stay.
+    void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) override;
+    std::unique_ptr<Source> copy_for(int64_t n) const override;
+    void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
+    using Source::candidates;
+    SearchWork candidates(const Scope& scope, Sought& sought) const override;
+    int64_t bytes() const override;
+    void raw_memory(std::vector<uint8_t>& all) const override;
+
+    // For tests and statistics.
+    int64_t cells() const { return centres_.size(); }
+    bool is_void() const { return void_; }
+    const Centres& centres() const { return centres_; }
+    const Origins& origins() const { return origins_; }
+    const Means& means() const { return means_; }
+    const Cells& contents() const { return cells_; }
+    // The cell and slot that a row says it is in; false where it is in none.
+    bool find(uint32_t row, uint32_t& cell, uint32_t& slot) const;
+
+private:
+    static constexpr int64_t STRIDE = 4096;  // rows whose cells are found, and which are then filed
+    static constexpr int64_t GRAIN = 64;     // rows that are worth a thread
+    // Changes of fewer rows are made in place, and so are those of so small a share of the rows that a copy would take
+    // longer than the change.
+    static constexpr int64_t WORTH_A_COPY = 256, WORTH_A_COPY_SHARE = 16384;
+    // What has become of a cell: other rows, other members that its origin is the mean of, another origin.
+    static constexpr uint8_t CHANGED = 1, SAMPLE = 2, MOVED = 4;
+
+    static constexpr uint32_t NONE = UINT32_MAX;
+    static constexpr uint32_t PIECE_ROWS = 4096;
+
+    // Where a row is filed: one more than its cell (0: nowhere), its slot there, and its squared distance to the
+    // centre.
+    struct Link {
+        uint32_t cell, slot;
+        float distance;
+    };
+    struct Move {
+        uint32_t row, to;
+        float distance;
+    };
+    // Refined centres: the pivot that a sampled row is at home with (one more than its number, 0: none), and how far it
+    // is.
+    struct Home {
+        uint32_t pivot;
+        float distance;
+    };
+    // What became of a row's home; to undo it, if need be.
+    struct Rehoming {
+        uint32_t row;
+        Home before, after;
+    };
+    struct Piece {
+        WipedVector<Link> links;
+        WipedVector<Home> homes;
+        uint32_t rows = 0;
+    };
+    // What a call changes, and what it takes to undo it. Distances and centres are something of a record too.
+    struct Change {
+        CentreNumbers gone;           // centres that leave
+        CentreNumbers changed;        // those that are elsewhere, then those that are new
+        WipedVector<float> old;       // where the former were
+        WipedVector<Rehoming> homes;  // in the order in which they changed
+        WipedVector<Move> moves;
+    };
+    // Refined centres: positions of the pivots, numbered as the cells are, and sums over each and its sampled records.
+    struct Samples {
+        explicit Samples(int64_t d) : pivots(d), sums(d), counts(1) {}
+        Centres pivots;
+        Means sums;
+        Growing<int64_t> counts;
+    };
+
+    Pivots(const Pivots& other);
+    bool is_pivot(int64_t id) const { return siphash(settings_.key, static_cast<uint64_t>(id)) < limit_; }
+    Link& link(uint32_t row) { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
+    const Link& link(uint32_t row) const { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
+    Home& home(uint32_t row) { return pieces_[row / PIECE_ROWS].homes[row % PIECE_ROWS]; }
+    const Home& home(uint32_t row) const { return pieces_[row / PIECE_ROWS].homes[row % PIECE_ROWS]; }
+    bool filed(uint32_t row) const;
+    void take_piece(uint32_t row);
+    void release_piece(uint32_t row);
+
+    // z: the vector, or its direction under cosine.
+    void geometry(const float* x, int64_t n, float* z) const;
+    void append_centre(int64_t id, const float* z, double norm);
+    // Their cells are empty. The last cell takes the number of one that goes. `numbers` has room for all centres.
+    void remove_centres(const CentreNumbers& gone, CentreNumbers& numbers);
+    void remove_last_centre();
+    // Of those of these rows that are pivots, ascending.
+    CentreNumbers centres_of(const Rows& rows, const uint32_t* which, int64_t n) const;
+    HashedId hashed(int64_t id) const { return {siphash(settings_.key, static_cast<uint64_t>(id)), id}; }
+    void place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, const CentreNumbers& without,
+               int64_t threads, const Progress& progress, int64_t& placed);
+    // A row is filed without a code, which `recode` makes.
+    void put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance);
+    void take_out(int64_t id, uint32_t row, const float* z);
+    void take_out(const Rows& rows, uint32_t row);
+    // Rows that are neither pivots nor in a sample: nobody else moves.
+    void leave_quietly(const Rows& rows, const uint32_t* which, int64_t n, float* z, const Progress& progress);
+    void undo(const Rows& rows, const Change& change);
+
+    // Rows of some cells to wherever is nearest. Centres that are `gone` and rows that are leaving are left out.
+    void plan_own(const Rows& rows, const CentreNumbers& cells, const CentreNumbers& gone, const RowSet& leaving,
+                  int64_t threads, const Progress& progress, WipedVector<Move>& moves) const;
+    // Rows of other cells to those of these centres that are nearer to them. Cells that are `planned` already, and rows
+    // that are leaving, are left out.
+    void plan_takeovers(const Rows& rows, const CentreNumbers& changed, const std::vector<uint8_t>& planned,
+                        const RowSet& leaving, int64_t threads, const Progress& progress,
+                        WipedVector<Move>& moves) const;
+    // Makes the room that `make_moves` needs.
+    void prepare_moves(const WipedVector<Move>& moves);
+    void make_moves(const Rows& rows, const WipedVector<Move>& moves, const Progress& progress);
+    class Search;
+
+    // Memory that one thread codes with; see recoding.cpp.
+    struct Workspace {
+        Workspace(int64_t d, const Encoder& encoder);
+        void zero() noexcept;
+        WipedVector<float> z, residual, scratch;
+        WipedVector<int64_t> sum;
+        WipedVector<uint8_t> code;
+    };
+    // Origins and codes of all cells that have changed, where these rows came or moved. Cannot fail, unless `progress`
+    // throws.
+    void recode(const Rows& rows, const uint32_t* which, int64_t n, const WipedVector<Move>& moves, int64_t threads,
+                const Progress& progress);
+    template <class Work>
+    void with_workspaces(int64_t begin, int64_t end, int64_t threads, int64_t grain, Work work) noexcept;
+    void recode_cells(const Rows& rows, int64_t begin, int64_t end, Workspace& space);
+    bool find_origin(const Rows& rows, int64_t c, Workspace& space);
+    void code(const Rows& rows, uint32_t cell, uint32_t slot, Workspace& space);
+
+    // Refined centres; see refined.cpp. Homes of rows that came or whose pivot is new, and those that lost their pivot.
+    bool sampled(int64_t id) const;
+    void find_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& fresh, bool ends_void,
+                    const Progress& progress, WipedVector<Rehoming>& journal);
+    void lose_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& gone,
+                    const RowSet& leaving, const Progress& progress, WipedVector<Rehoming>& journal);
+    void home_anywhere(const Rows& rows, const std::vector<uint32_t>& homeless, const CentreNumbers& without,
+                       const Progress& progress, WipedVector<Rehoming>& journal);
+    void rehome(const Rows& rows, uint32_t row, Home after, WipedVector<Rehoming>& journal);
+    void exchange_home(const Rows& rows, uint32_t row, Home from, Home to);
+    // Moves the centres whose sums have changed, but those that are `gone`, and those of `fresh` pivots.
+    void recentre(const CentreNumbers& fresh, Change& change);
+
+    // The first cell from c on that has changed in some way, or their number.
+    int64_t next_stale(int64_t c) const;
+    // Brings the means of changed cells up to date, and their memory to what it should be.
+    void refresh();
+
+    PivotSettings settings_;
+    int64_t d_;
+    uint64_t limit_;
+    CellShape shape_;
+    bool void_ = true;
+    Centres centres_;
+    Origins origins_;  // their values: the origin in the coordinates of every plane
+    Means means_;
+    Cells cells_;
+    std::unique_ptr<Samples> samples_;  // where centres are refined
+    std::vector<Piece> pieces_;
+    int64_t filed_ = 0;           // rows
+    std::vector<uint8_t> stale_;  // what has become of each cell
+    WipedVector<float> scratch_;  // of refresh, so that it cannot fail
+    Workspace own_;               // of recode, likewise
+};
+
+}  // namespace lethevec

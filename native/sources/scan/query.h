@@ -1,0 +1,67 @@
+// One query's scan under asymmetric ranking.
+//
+// What it finds is every record whose key reaches a threshold, ties included, so it does not depend on the order of
+// rows. A sample of the records only suggests where to look for the threshold; the threshold itself is exact.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "memory/arena.h"
+#include "search/memory.h"
+#include "sources/scan/plan.h"
+#include "sources/scan/scan.h"
+
+namespace lethevec {
+
+class Scan::Query {
+public:
+    Query(const Scope& scope, Sought& sought);
+    // The candidates that the plan asks for.
+    SearchWork find_nearest();
+    // Every row that may be found.
+    SearchWork find_all();
+
+private:
+    static constexpr float LOWEST = -std::numeric_limits<float>::infinity();
+
+    struct Memory {
+        void leave() { first.wipe(); }
+        std::size_t longest() const { return scores.capacity(); }
+        FirstWeights first;
+        std::vector<uint16_t> scores, later_scores;  // of what was found
+        std::vector<uint32_t> counts;                // of scores
+        std::vector<float> keys;                     // of what was found, where scores are not the keys
+        std::vector<uint32_t> later_rows;
+        std::vector<float> later_norms;
+    };
+
+    bool keyed() const { return query_.kind != KEY_SCORE; }  // by score and norm; otherwise the score is the key
+    SearchWork work() const;
+    void find_survivors(const ScanPlan& plan);
+    std::vector<float> sample(int64_t want) const;
+    float likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const;
+    void scan(float threshold);
+    void scan_rows(int64_t c, int64_t used, float threshold);
+    void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold);
+    void make_room();
+    void find_keys();
+    float largest_key(int64_t rank) const;
+    void keep(float threshold, float reference);
+    void write_partial();
+
+    const Scope& scope_;
+    const Rows& rows_;
+    const PreparedQuery& query_;
+    Candidates& found_;
+    const Kernels& kernels_;
+    const Borrowed<Memory> memory_;
+    const int64_t run_chunks_;  // chunks that one call of the kernel scans, and where it writes what it finds
+    std::optional<Arena> room_;
+    Found run_{};
+};
+
+}  // namespace lethevec

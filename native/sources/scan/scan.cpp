@@ -1,0 +1,55 @@
+#include "sources/scan/scan.h"
+
+#include <algorithm>
+
+#include "sources/scan/hamming.h"
+#include "sources/scan/plan.h"
+#include "sources/scan/query.h"
+
+namespace lethevec {
+
+namespace {
+
+constexpr int64_t QUERIES_TOGETHER = 256;
+
+bool by_hamming(const Rows& rows) { return rows.layout().block_words > 0; }
+
+}  // namespace
+
+std::unique_ptr<Source> ScanSettings::make() const { return std::make_unique<Scan>(); }
+
+Layout Scan::layout(const Encoder& encoder, Metric metric, bool hamming) const {
+    Layout layout;
+    layout.bits = encoder.bits;
+    if (hamming) {
+        layout.block_words = (encoder.bits + 31) / 32;
+        return layout;
+    }
+    layout.first_bits = encoder.first_bits();
+    layout.scan_bytes = (layout.first_bits + 7) / 8;
+    layout.norm_classes = metric != Metric::cosine && layout.scan_bytes <= CHUNK_BYTES;
+    layout.tail_words = (encoder.bits - layout.first_bits + 31) / 32;
+    layout.has_factor = true;
+    return layout;
+}
+
+int64_t Scan::queries_together(const Rows& rows) const { return by_hamming(rows) ? QUERIES_TOGETHER : 1; }
+
+SearchWork Scan::candidates(const Scope& scope, Sought& sought) const {
+    if (by_hamming(scope.rows)) return candidates(scope, &sought, 1);
+    Query query(scope, sought);
+    return query.find_nearest();
+}
+
+SearchWork Scan::candidates(const Scope& scope, Sought* sought, int64_t n) const {
+    if (!by_hamming(scope.rows)) return Source::candidates(scope, sought, n);
+    return nearest_by_hamming(scope, sought, n);
+}
+
+SearchWork Scan::everything(const Scope& scope, float within, Sought& sought) const {
+    if (by_hamming(scope.rows)) return within_hamming(scope, within, sought);
+    Query query(scope, sought);
+    return query.find_all();
+}
+
+}  // namespace lethevec

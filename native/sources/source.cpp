@@ -1,0 +1,22 @@
+#include "sources/source.h"
+
+#include "memory/wiped.h"
+#include "rows/codes.h"
+
+namespace lethevec {
+
+const float* NewRows::vectors(int64_t i, int64_t count, int64_t threads, float* room) const {
+    if (x_) return x_ + i * encoder_.dim;
+    const int64_t bytes = rows.layout().code_bytes();
+    Wiped<uint8_t> codes(count * bytes);
+    for (int64_t j = 0; j < count; ++j) read_code(rows, which[i + j], codes.at(j * bytes));
+    encoder_.decode(codes.at(0), count, threads, room);
+    return room;
+}
+
+SearchWork Source::everything(const Scope& scope, float, Sought& sought) const {
+    scope.allowed.each([&](uint32_t row) { sought.candidates.rows.push_back(row); });
+    return {};
+}
+
+}  // namespace lethevec

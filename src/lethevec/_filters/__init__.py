@@ -1,0 +1,8 @@
+"""Filters on payloads, subjects and ids: the language, what it means, and its form for the native core."""
+
+from .language import parse
+from .program import compile_program
+from .spec import matches
+from .tree import Node
+
+__all__ = ["Node", "compile_program", "matches", "parse"]

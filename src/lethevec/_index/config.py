@@ -1,0 +1,132 @@
+"""The configuration of an index: what, beside the records, decides everything that can be seen of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .._hashing import FAMILIES, Hasher, hasher
+from .._hashing.parameters import MAX_BITS, MAX_DIM, boolean, choice, integer, seed_of
+from ..errors import FormatError, LethevecError, ParameterError
+from . import sources
+from .sources import Source, Tables, as_source
+
+METRICS = ("cosine", "l2", "ip")
+RANKINGS = ("asymmetric", "hamming")
+#: Planes of a progressive code when vectors are kept to rerank by; the same with hash tables, which have seen none of
+#: them yet; and when the code is all there is (measured).
+PLANES_WITH_VECTORS = 2
+PLANES_WITH_TABLES = 4
+PLANES_ALONE = 8
+#: Rotations of a code: beyond this, drawing them takes minutes.
+MAX_BLOCKS = 1024
+#: Scores of the first stage are counted in sixteen bits; with more bits, weights would be too coarse. The first stage
+#: looks at all bits of a code, but at only dim of a progressive one.
+MAX_FIRST_BITS = 65_536
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that was chosen for an index, defaults filled in.
+
+    `source` is an object (`Scan`, `Tables`, `Pivots` or `Auto`) and `params` holds the family's own parameters as
+    pairs. `gain_follows` says that the gain of usr codes is read off the records.
+
+    >>> from lethevec import Index
+    >>> config = Index(dim=100, source="tables").config
+    >>> config.bits, config.params
+    (400, (('rotation', 'hadamard'), ('sweeps', 0)))
+    >>> config.source
+    Tables(tables=1, key_bits=7, probes=112, expected=100000)
+    """
+
+    dim: int
+    metric: str
+    family: str
+    bits: int
+    ranking: str
+    keep_vectors: bool
+    source: Source
+    seed: int
+    params: tuple[tuple[str, Any], ...]
+    gain_follows: bool
+
+    def hasher(self, mean_norm: float | None = None, bits: int | None = None) -> Hasher:
+        """The hash function, or one alike with more bits; for a gain that follows the records, of this mean norm."""
+        params = dict(self.params)
+        if self.gain_follows and mean_norm is not None:
+            params["mean_norm"] = mean_norm
+        return hasher(self.family, dim=self.dim, bits=bits or self.bits, seed=self.seed, **params)
+
+    def canonical(self) -> bytes:
+        """The same bytes for the same configuration: JSON with sorted keys and no spaces."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain["source"] = sources.to_json(self.source)
+        plain["params"] = dict(self.params)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+    def with_key(self, key: bytes | str | None) -> Config:
+        """The same configuration with another key for the hash that picks pivots, or with none."""
+        return replace(self, source=sources.with_key(self.source, key))
+
+
+def _usual_planes(family: str, source: Source, keep_vectors: bool) -> int:
+    if family != "progressive" or not keep_vectors:
+        return PLANES_ALONE
+    return PLANES_WITH_TABLES if isinstance(source, Tables) else PLANES_WITH_VECTORS
+
+
+def make_config(
+    dim: object,
+    metric: object,
+    *,
+    family: object,
+    bits: object,
+    ranking: object,
+    keep_vectors: object,
+    source: object,
+    seed: object,
+    params: dict[str, Any],
+) -> Config:
+    """Check the arguments of Index and fill in what was left open."""
+    dim = integer("dim", dim, 1, MAX_DIM)
+    metric = choice("metric", metric, METRICS)
+    family = choice("family", family, FAMILIES)
+    ranking = choice("ranking", ranking, RANKINGS)
+    keep_vectors = boolean("keep_vectors", keep_vectors)
+    seed = seed_of(seed)
+    asked = as_source(source)
+    if bits is None:
+        bits = dim * _usual_planes(family, asked, keep_vectors)
+    made = hasher(family, dim=dim, bits=integer("bits", bits, 1, MAX_BITS), seed=seed, **params)
+    fitted = sources.fitted(asked, made, ranking, keep_vectors)
+    if made.bits > MAX_BLOCKS * dim:
+        raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
+    if ranking == "asymmetric" and family != "progressive" and made.bits > MAX_FIRST_BITS:
+        raise ParameterError(
+            f"bits: asymmetric ranking expected at most {MAX_FIRST_BITS}, got {made.bits}; or ranking='hamming'"
+        )
+    follows = family == "usr" and metric != "cosine" and "gain" not in params and "mean_norm" not in params
+    if follows and not keep_vectors:
+        raise ParameterError(
+            "keep_vectors=False: usr codes under l2 and ip are made again when the mean norm of the records moves, "
+            "which needs the vectors; expected keep_vectors=True, or a fixed mean_norm="
+        )
+    # As the hasher has them: defaults spelled out, plain numbers; but not a gain that follows the records.
+    own = tuple((key, value) for key, value in sorted(made.parameters.items()) if not (follows and key == "gain"))
+    return Config(dim, metric, family, made.bits, ranking, keep_vectors, fitted, seed, own, follows)
+
+
+def parse_config(data: bytes) -> Config:
+    """The configuration that a file holds; anything else is refused."""
+    try:
+        given = json.loads(data)
+        follows = given.pop("gain_follows")
+        source = sources.from_json(given.pop("source"))
+        config = make_config(given.pop("dim"), given.pop("metric"), source=source, **given)
+    except (LethevecError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise FormatError(f"expected the configuration of an index, got one that cannot be used: {error}") from None
+    if config.gain_follows != follows or config.canonical() != data:
+        raise FormatError("expected the configuration of an index in its canonical form, got another")
+    return config

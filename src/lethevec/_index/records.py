@@ -1,0 +1,157 @@
+"""The records of an index in native memory, in the source that their number calls for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._native import core, resolve_threads
+from .._progress import Progress
+from .._vectors import F32
+from ..errors import IdError, UnknownIdError
+from .arguments import I64
+from .config import Config
+from .sources import Auto, Chosen, chosen, native_source
+
+#: Records from which on a call that files them in cells shows a bar.
+SHOWN_FROM = 20_000
+
+
+class Records:
+    """The native index. With the source "auto" it is made again when the number of records passes the threshold.
+
+    Whoever changes it holds the lock for changes; searches need none.
+    """
+
+    def __init__(self, config: Config, encoder: core.Encoder) -> None:
+        self._config = config
+        self._encoder = encoder
+        self.source: Chosen = chosen(config, 0)
+        self.native = self._empty(self.source)
+
+    def _empty(self, source: Chosen) -> core.Index:
+        config = self._config
+        hamming = config.ranking == "hamming"
+        return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, native_source(config, source))
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    def ids(self) -> I64:
+        """All ids, ascending."""
+        return np.asarray(self.native.ids())
+
+    def contains(self, ids: I64) -> npt.NDArray[np.bool_]:
+        """Which of these ids are present."""
+        found = np.empty(len(ids), dtype=np.bool_)
+        self.native.contains(ids, found)
+        return found
+
+    def vectors(self, ids: I64) -> F32:
+        """The vectors of these records, in this order."""
+        vectors = np.empty((len(ids), self._config.dim), dtype=np.float32)
+        if len(ids):
+            refuse(self.native.get(ids, vectors))
+        return vectors
+
+    def add(self, x: F32, ids: I64, threads: int) -> None:
+        """Add records; if they are refused, nothing has changed."""
+        if self._passes_threshold(len(self) + len(x)):
+            self._refuse_known(ids)  # before everything is made again for nothing
+        self._fit(len(self) + len(x))
+        try:
+            with _progress(self.source, len(x)) as advance:
+                refuse(self.native.add(x, ids, threads, advance))
+        except BaseException:
+            self._fit(len(self))
+            raise
+
+    def forget(self, ids: I64, *, ignore_unknown: bool = False) -> int:
+        """Forget records; how many there were."""
+        gone, refusal = self.native.forget(ids, ignore_unknown)
+        refuse(refusal)
+        self._fit(len(self))
+        return gone
+
+    def forget_one(self, id: int) -> bool:
+        """Forget a single record, faster; whether there was one."""
+        if not self.native.forget_one(id):
+            return False
+        self._fit(len(self))
+        return True
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """Everything that a snapshot holds of the records: by ascending id, ids and vectors, or ids, norms, factors
+        and codes. All but the ids are to be wiped after use."""
+        ids = self.ids()
+        return [ids, self.vectors(ids)] if self._config.keep_vectors else [ids, *self._codes(ids)]
+
+    def _codes(self, ids: I64) -> tuple[F32, F32, npt.NDArray[np.uint8]]:
+        codes = np.empty((len(ids), -(-self._config.bits // 8)), dtype=np.uint8)
+        norms, factors = np.empty(len(ids), dtype=np.float32), np.empty(len(ids), dtype=np.float32)
+        refuse(self.native.export_codes(ids, codes, norms, factors))
+        return norms, factors, codes
+
+    def take_codes(self, columns: list[npt.NDArray[Any]]) -> None:
+        """Fill an empty index whose vectors are not kept with what `columns` gave."""
+        ids, norms, factors, codes = columns
+        refuse(self.native.add_codes(codes, norms, factors, ids, resolve_threads(None)))
+
+    def _passes_threshold(self, records: int) -> bool:
+        return isinstance(self._config.source, Auto) and chosen(self._config, records) != self.source
+
+    def _refuse_known(self, ids: I64) -> None:
+        known = self.contains(ids)
+        if known.any():
+            refuse(("present", int(ids[known.argmax()])))
+        unique, counts = np.unique(ids, return_counts=True)
+        if len(unique) < len(ids):
+            refuse(("repeated", int(unique[(counts > 1).argmax()])))
+
+    def _fit(self, records: int) -> None:
+        """Where the number of records decides on the source: make the other one, if it is its turn.
+
+        Searches that have begun go on in the old one, which is wiped when the last of them ends.
+        """
+        if not self._passes_threshold(records):
+            return
+        old, ids = self.native, self.ids()
+        source = chosen(self._config, records)
+        made = self._empty(source)
+        if len(ids):
+            vectors = np.empty((len(ids), self._config.dim), dtype=np.float32)
+            try:
+                refuse(old.get(ids, vectors))
+                with _progress(source, len(ids)) as advance:
+                    refuse(made.add(vectors, ids, resolve_threads(None, len(ids)), advance))
+            finally:
+                vectors.fill(0)
+        self.native, self.source = made, source
+
+
+def refuse(refusal: tuple[str, int] | None) -> None:
+    """Raise what the native index refused, if it did."""
+    if refusal is None:
+        return
+    why, id = refusal
+    if why == "absent":
+        raise UnknownIdError(f"ids: expected ids that are present, got {id}, which is not; nothing was changed")
+    if why == "present":
+        raise IdError(
+            f"ids: expected new ids, got {id}, which is present; update() replaces records; nothing was changed"
+        )
+    raise IdError(f"ids: expected each id once, got {id} more than once; nothing was changed")
+
+
+@contextmanager
+def _progress(source: Chosen, records: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar for what takes long: filing many records in cells."""
+    if source.name != "pivots" or records < SHOWN_FROM:
+        yield None
+        return
+    with Progress(records, "filing", unit="records") as progress:
+        yield progress.advance

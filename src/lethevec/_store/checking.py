@@ -1,0 +1,187 @@
+"""`verify` against a live store: the checks that need its tables and its files."""
+
+from __future__ import annotations
+
+import numpy.typing as npt
+
+from .._forgetting.keys import AuditKey
+from .._forgetting.multiset import MultisetHash
+from .._forgetting.receipts import Receipt
+from .._forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
+from .._forgetting.verify import Verification, chain_keys, verify_chain, verify_receipt
+from .._progress import Progress
+from .._vectors import as_vectors
+from ..errors import KeysError, MissingDependencyError
+from .checkpoint import BusyError
+from .engine import Keeper
+from .erasing import living, sources
+from .ids import Id
+from .ledger import Ledger
+from .pages import scrub, wal_state
+from .rows import to_arrays
+from .session import Session
+
+__all__ = ["verify_live"]
+
+_PART = 2000
+
+
+def verify_live(
+    session: Session,
+    ledger: Ledger,
+    receipt: Receipt,
+    ids: list[Id],
+    subject: str | None,
+    vectors: npt.ArrayLike | None,
+    dim: int,
+    keeper: Keeper | None = None,
+) -> Verification:
+    """All checks; the caller holds the guard."""
+    chain = ledger.chain()
+    report = verify_receipt(receipt, chain_keys(chain).values())
+    _check_chain(report, receipt, chain)
+    if receipt.kind != "erasure":
+        return report
+    audit = _audit_key(report, ledger, receipt)
+    _check_rows(report, session, receipt, audit)
+    if keeper is not None:
+        _check_codes(report, session, keeper, dim)
+    _check_unused(report, session)
+    if audit is not None and (ids or subject is not None):
+        _check_about(report, receipt, audit, ids, subject)
+    needles = [needle for id in ids for needle in id_needles(id)]
+    needles += [] if subject is None else text_needles(subject, "subject")
+    if vectors is not None:
+        given = as_vectors(vectors, dim)
+        needles += [needle for vector in given for needle in vector_needles(vector)]
+        if keeper is not None:
+            needles += [Needle("code", code) for code in keeper.codes(given)]
+    if needles:
+        _check_residue(report, session, needles)
+    return report
+
+
+def _check_chain(report: Verification, receipt: Receipt, chain: list[Receipt]) -> None:
+    whole = verify_chain(chain)
+    if not whole:
+        report.add("chain", False, whole["signature"].detail)
+    elif receipt.sequence >= len(chain) or chain[receipt.sequence] != receipt:
+        report.add("chain", False, f"the store's chain has {len(chain)} receipts, and this is not one of them")
+    else:
+        report.add("chain", True, f"receipt {receipt.sequence} of {len(chain)}, all linked and signed")
+
+
+def _audit_key(report: Verification, ledger: Ledger, receipt: Receipt) -> AuditKey | None:
+    try:
+        key = ledger.keys.audit_keys.get(receipt["audit_key"])
+    except (KeysError, MissingDependencyError) as error:
+        report.add("audit key", None, f"without it nothing can be said about ids and digests ({error})")
+        return None
+    if key is None:
+        report.add("audit key", None, f"key {receipt['audit_key']} was given up: its tags mean nothing any more")
+    return key
+
+
+def _check_rows(report: Verification, session: Session, receipt: Receipt, audit: AuditKey | None) -> None:
+    """One pass over all records: is an erased one back, and do they give the digest that is kept?"""
+    erased = frozenset(receipt["erased"])
+    erased_subject = receipt["asked"].get("subject")
+    seen = session.data_version()
+    fresh = MultisetHash(session.row.digest.configuration)
+    back = 0
+    row = 0
+    with Progress(session.row.digest.count, "checking", unit="records") as progress:
+        while part := session.tables.read_from_row(row, _PART):
+            fresh.add(record.encoding() for record in part)
+            if audit is not None:
+                for record in part:
+                    same_subject = record.subject is not None and audit.tag_subject(record.subject) == erased_subject
+                    back += same_subject or audit.tag_id(record.id) in erased
+            row = part[-1].row + 1
+            progress.advance(len(part))
+    kept, made = session.row.digest.digest(), fresh.digest()
+    if session.data_version() != seen:
+        report.add("digest", None, "another process wrote while the rows were read; ask again")
+        return
+    if kept == made:
+        report.add("digest", True, "the rows give the digest that is kept")
+    else:
+        report.add("digest", False, f"expected {kept}, the rows give {made}")
+    if audit is None:
+        return
+    if back:
+        report.add("absent", False, f"{back} records of these ids or of this subject are in the store")
+    else:
+        report.add("absent", True, f"none of the {receipt.records} erased records is in the store")
+    writes = session.row.version - receipt["version"]
+    if writes:
+        report.add("digest after", None, f"the store has been written to {writes} times since")
+    elif audit.tag_digest(made) == receipt["digest"]["after"]:
+        report.add("digest after", True, "the rows give the digest that the receipt names")
+    else:
+        report.add("digest after", False, "the rows give another digest than the receipt names")
+
+
+def _check_codes(report: Verification, session: Session, keeper: Keeper, dim: int) -> None:
+    """Make every code anew: a check beside it shows that it was damaged, not that somebody put another."""
+    seen = session.data_version()
+    differing = row = kept = 0
+    while part := session.tables.read_from_row(row, _PART):
+        numbers, vectors = to_arrays([r.row for r in part], [r.vector for r in part], dim, session.path)
+        codes = session.tables.codes.of([record.slot for record in part])
+        differing += keeper.differing(vectors, numbers, codes)
+        kept += sum(code is not None for code in codes)
+        row = part[-1].row + 1
+    if session.data_version() != seen:
+        report.add("codes", None, "another process wrote while they were read; ask again")
+    elif differing:
+        report.add("codes", False, f"{differing} of {kept} kept codes are not those of their vectors")
+    else:
+        report.add("codes", True, f"the vectors give the {kept} codes that are kept")
+
+
+def _check_unused(report: Verification, session: Session) -> None:
+    """No unused part of a page holds anything. Only with an empty log do the pages in the file count."""
+    if wal_state(session.files.wal, with_pages=False).size:
+        if session.read_only:
+            report.add("unused bytes", None, "the writer's log is not empty; only the writer can tell")
+            return
+        try:
+            session.checkpointer.run(0.0)
+        except BusyError as error:
+            report.add("unused bytes", None, f"the log could not be emptied ({error})")
+            return
+    dirty = scrub(session.raw, session.page_size, dry=True)
+    pages = session.raw.size // session.page_size
+    if dirty:
+        report.add("unused bytes", False, f"{len(dirty)} of {pages} pages hold something in their unused parts")
+    else:
+        report.add("unused bytes", True, f"{pages} pages, none with anything in its unused parts")
+
+
+def _check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: list[Id], subject: str | None) -> None:
+    """Whether the receipt is about these ids, and this subject."""
+    erased = frozenset(receipt["erased"])
+    strangers = [id for id in ids if audit.tag_id(id) not in erased]
+    wrong = subject is not None and audit.tag_subject(subject) != receipt["asked"].get("subject")
+    if strangers:
+        report.add("about", False, f"{len(strangers)} of {len(ids)} ids are not in it, the first: {strangers[0]!r}")
+    elif wrong:
+        report.add("about", False, f"it is not about the subject {subject!r}")
+    else:
+        report.add("about", True, "it is about what was given")
+
+
+def _check_residue(report: Verification, session: Session, needles: list[Needle]) -> None:
+    found = search(sources(session), needles, living(session))
+    total = sum(found.searched.values())
+    searched = f"{found.patterns} patterns in {total:,} bytes of {len(found.searched)} files"
+    searched += f" ({found.plain} too plain to tell)" if found.plain else ""
+    if found.clean and not found.patterns:
+        report.add("residue", None, f"{found.plain} patterns, all too plain to search for: they match by accident")
+    elif found.clean:
+        report.add("residue", True, f"nothing found of {searched}")
+    else:
+        first = found.findings[0]
+        where = f"{first.label} in {first.source} at byte {first.offset}"
+        report.add("residue", False, f"{len(found.findings)} found of {searched}; the first: {where}")

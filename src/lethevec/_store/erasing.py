@@ -1,0 +1,248 @@
+"""The second half of a forget: from "committed" to "no byte is left", and only then the receipt.
+
+The records are already deleted and committed when this begins, and their erasures are written down as waiting. Here
+the log is emptied, the pages scrubbed, the files searched, and the receipts signed. It can stop at any point and be
+taken up again, by a later call or by the next process: what is left to do is read from the table `erasures` and from
+the pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .._forgetting.receipts import Receipt
+from .._forgetting.residue import (
+    Finding,
+    Needle,
+    Paged,
+    Report,
+    Source,
+    id_needles,
+    search,
+    text_needles,
+    vector_needles,
+)
+from ..errors import ErasureIncompleteError, FileError
+from .checkpoint import BusyError
+from .connection import translated
+from .copying import remove_unfinished
+from .files import FileSource, RawFile
+from .ledger import Ledger
+from .pages import owner
+from .rows import Stored
+from .session import Session
+from .tables import PlainTables
+
+__all__ = ["Eraser", "Traces"]
+
+_SAMPLE = 100  # records of one forget whose bytes are searched for; of more, these, evenly spread
+
+
+@dataclass
+class Traces:
+    """What a forgotten record could leave behind, kept in memory until its erasure is complete."""
+
+    needles: dict[bytes, Needle] = field(default_factory=dict)  # each once, by its bytes
+    sampled: int = 0
+
+    def take(self, records: Iterable[Stored], every: int, tables: PlainTables) -> None:
+        """Note the bytes of every so many of these records."""
+        for place, record in enumerate(records):
+            if place % every == 0 and self.sampled < _SAMPLE:
+                self.sampled += 1
+                self._note(vector_needles(np.frombuffer(record.vector, dtype="<f4"), own_only=True))
+                self._note(id_needles(record.id, own_only=True))
+                if record.subject is not None:
+                    self._note(text_needles(record.subject, "subject"))
+                if record.payload is not None:
+                    self._note(text_needles(record.payload, "payload"))
+                self._note(tables.traces(record))
+
+    def _note(self, needles: list[Needle]) -> None:
+        for needle in needles:
+            # Long texts have much in common with those of others, and every such window has to be explained.
+            step = max(8, len(needle.data) // 32) if needle.text else 8
+            self.needles.setdefault(needle.data, replace(needle, step=step))
+
+
+def sample_step(records: int) -> int:
+    """Of how many records one is searched for."""
+    return max(1, -(-records // _SAMPLE))
+
+
+class _Pages:
+    """Some pages of the database as a source: many in one block, with zeros between them so that none run together."""
+
+    name = "pages of the database that were rewritten"
+    SPACE = 32
+
+    def __init__(self, raw: RawFile, page_size: int, numbers: Iterable[int]) -> None:
+        self._raw = raw
+        self._page_size = page_size
+        self._numbers = sorted(numbers)
+
+    @property
+    def length(self) -> int:
+        """How many bytes there are, the zeros between the pages included."""
+        return len(self._numbers) * (self._page_size + self.SPACE)
+
+    def blocks(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """The pages, in order; `at` says where an offset among them is in the file."""
+        together = max(1, size // self._page_size)
+        for start in range(0, len(self._numbers), together):
+            part = self._numbers[start : start + together]
+            pages = [self._raw.read((number - 1) * self._page_size, self._page_size) for number in part]
+            data = b"".join(page.ljust(self._page_size + self.SPACE, b"\0") for page in pages)
+            yield start * (self._page_size + self.SPACE), data
+
+    def at(self, offset: int) -> int:
+        """The offset in the file."""
+        place, inside = divmod(offset, self._page_size + self.SPACE)
+        return (self._numbers[place] - 1) * self._page_size + inside
+
+
+class Eraser:
+    """Completes the waiting erasures of a store."""
+
+    def __init__(self, session: Session, ledger: Ledger) -> None:
+        """Nothing waits in memory yet; the tables may know more."""
+        self._session = session
+        self._ledger = ledger
+        self._traces: dict[int, Traces] = {}
+        self._whole_files: set[int] = set()
+        self._tried = True  # whether something waits that was tried before, perhaps by an earlier process
+
+    def remember(self, number: int, traces: Traces, *, whole_files: bool) -> None:
+        """Keep what an erasure is to be searched for; `whole_files`: in every byte, not only in rewritten pages."""
+        self._traces[number] = traces
+        if whole_files:
+            self._whole_files.add(number)
+
+    def complete(self, timeout: float) -> dict[int, Receipt]:
+        """Finish every waiting erasure and sign for it, or say what is in the way; nothing to do is fine."""
+        session = self._session
+        with session.guard, translated(session.path):
+            waiting = self._ledger.waiting_count()
+            if not waiting:
+                self._tried = False
+                return {}
+            # Its pages may be in the file by now, and the log no longer name them: then look at all.
+            session.checkpointer.everything |= self._tried
+            self._tried = True
+            try:
+                session.tables.destroy_keys()
+                remove_unfinished(session.path)
+                scrubbed = session.checkpointer.run(timeout)
+                numbers = list(self._ledger.waiting())
+                residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
+                issued = self._ledger.settle(residue)
+            except (BusyError, FileError, OSError) as error:
+                raise ErasureIncompleteError(
+                    f"{session.path}: the records are deleted and no search finds them, but the erasure is not "
+                    f"complete ({error}); {waiting} erasures wait; they complete at the next call or open that finds "
+                    "the way free, and no receipt was issued",
+                    waiting,
+                ) from error
+        self._tried = False
+        for number in issued:
+            self._traces.pop(number, None)
+            self._whole_files.discard(number)
+        return issued
+
+    def scrub_if_free(self) -> None:
+        """Empty the log and scrub its pages if nobody is in the way; erasures that wait go on waiting."""
+        with suppress(BusyError):
+            self._session.checkpointer.run(0.0)
+
+    def try_complete(self) -> None:
+        """Finish what waits if that is possible without waiting."""
+        with suppress(ErasureIncompleteError):
+            self.complete(0.0)
+
+    def _search(self, number: int, pages: frozenset[int] | None, cleaned: int) -> dict[str, Any]:
+        """Look for one erasure's records; `ErasureIncompleteError` if something is there."""
+        session = self._session
+        traces = self._traces.get(number, Traces())
+        whole = pages is None or number in self._whole_files
+        report = self._look(None if whole else pages, traces)
+        if not report.clean:
+            # Not expected: look at every page, not only at those that the log named, and search again.
+            session.checkpointer.everything = True
+            session.checkpointer.run(session.timeout)
+            report = self._look(None, traces)
+        if not report.clean:
+            raise ErasureIncompleteError(_describe(session.path, report), self._ledger.waiting_count())
+        looked = session.raw.size // session.page_size if pages is None else len(pages)
+        return {**report.to_dict(), "records": traces.sampled, "pages": looked, "pages_cleaned": cleaned}
+
+    def _look(self, pages: frozenset[int] | None, traces: Traces) -> Report:
+        session = self._session
+        if pages is None:
+            return search(sources(session), traces.needles.values(), living(session))
+        others: list[Source] = [FileSource(path) for path in session.files.searchable() if path != session.path]
+        others += session.tables.rewritten()
+        some = _Pages(session.raw, session.page_size, pages)
+        judge = living(session)
+
+        def explained(finding: Finding) -> bool:
+            in_file = finding.source == some.name
+            return judge(
+                replace(finding, source=session.path.name, offset=some.at(finding.offset)) if in_file else finding
+            )
+
+        paged = Paged(some, session.page_size + some.SPACE, session.page_size)
+        return search([paged, *others], traces.needles.values(), explained)
+
+
+def sources(session: Session) -> list[Source]:
+    """Every file that could hold a record or its key, to be searched."""
+    files = [FileSource(path) for path in session.searchable()]
+    return [Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files]
+
+
+def living(session: Session) -> Callable[[Finding], bool]:
+    """A judge of findings: whether a living row, or the schema, has the same bytes.
+
+    First the row in whose cell it was found, which is nearly always the one; only then all of them. The last overflow
+    page of a value goes on with zeros, and what the value spells together with them is its own as well: pieces of
+    vectors with many zeros would else be found where there is nothing of them.
+    """
+    size = session.page_size
+
+    def explained(finding: Finding) -> bool:
+        if finding.source == session.path.name:
+            number, offset = divmod(finding.offset, size)
+            slot = owner(session.raw.read(number * size, size), number + 1, offset)
+            if slot is not None and any(
+                _holds(session, f"{table} WHERE {key} = {slot:d} AND", column, finding.data)
+                for table, key, column in session.tables.living
+                if key
+            ):
+                return True
+        return any(
+            _holds(session, f"{table} WHERE", column, finding.data, with_zeros=True)
+            for table, _, column in session.tables.living
+        )
+
+    return explained
+
+
+def _holds(session: Session, where: str, column: str, data: bytes, *, with_zeros: bool = False) -> bool:
+    """Whether a living row has these bytes; `with_zeros`: or would have them if its value went on with zeros."""
+    zeros = len(data) - len(data.rstrip(b"\0")) if with_zeros else 0
+    value = f"{column} || x'{bytes(zeros).hex()}'" if zeros else column
+    sql = f"SELECT 1 FROM {where} instr(CAST({value} AS BLOB), ?) LIMIT 1"
+    return session.connection.execute(sql, (data,)).fetchone() is not None
+
+
+def _describe(path: object, report: Report) -> str:
+    first = report.findings[0]
+    return (
+        f"{path}: expected no trace of the forgotten records, got {len(report.findings)} "
+        f"(the first: {first.label} in {first.source} at byte {first.offset}); no receipt was issued"
+    )

@@ -1,0 +1,274 @@
+"""Records sealed at rest, each under a key of its own in the vault: a record without its key is not there.
+
+`vectors` holds the sealed record (id, vector, subject and payload together), and nothing else in the database tells of
+it. `records` is a table in memory, filled at open with what filters and lookups need: it never reaches a file
+(`temp_store=MEMORY`).
+
+A forget deletes the row and writes the number of its key into `shredding`, in one transaction; then the key is
+overwritten in the vault; then, with the receipt, the number leaves `shredding`. A crash between two steps is taken up
+where it was. The keys of new records are in the vault, and synced, before the records are committed; a crash in between
+leaves a key that opens nothing.
+
+The digest's state is sealed as well, under a key that every forget replaces: in an old copy it would let one who has
+the other records test guesses about the one that is gone. Where the state cannot be read, it is counted anew from the
+records.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .._forgetting.multiset import MultisetHash
+from .._forgetting.records import decode_record
+from .._forgetting.residue import Needle, Source
+from ..errors import FileError, FormatError, KeysError
+from .ids import row_of
+from .rows import Stored, in_parts, marks
+from .sealing import CODE, OVERHEAD, is_sealed, number_of, seal, unseal
+from .tables import BUCKET, KEPT, PlainTables, Read
+from .vault import STATES, Vault, VaultBlocks
+
+__all__ = ["SealedTables"]
+
+_IN_MEMORY = """
+CREATE TEMP TABLE records (
+    slot INTEGER PRIMARY KEY,
+    row INTEGER NOT NULL,
+    name TEXT,
+    subject TEXT,
+    payload TEXT
+)
+"""
+_INDEXES = (  # made after the first load, which is faster than to keep them while it goes on
+    "CREATE UNIQUE INDEX IF NOT EXISTS temp.records_row ON records (row)",
+    "CREATE INDEX IF NOT EXISTS temp.records_subject ON records (subject) WHERE subject IS NOT NULL",
+)
+_FROM = "FROM temp.records AS r JOIN main.vectors AS v ON v.slot = r.slot"
+
+
+class SealedTables(PlainTables):
+    """The tables of a sealed store and its vault; closes the vault."""
+
+    sealed = True
+    _living = (("main.vectors", "slot", "vector"), *KEPT)
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, vault: Vault) -> None:
+        """The table in memory is empty until `read_new` has read the records."""
+        super().__init__(connection, path)
+        self.vault = vault
+        self._unreadable: list[int] = []
+        self._first_new = 0  # the first key of the transaction under way
+        found = connection.execute("SELECT vault FROM store WHERE one = 1").fetchone()
+        if found is None:
+            raise FormatError(f"{path}: expected the row of the table store, got none")
+        if found[0] != vault.id:
+            raise KeysError(f"{vault.path}: expected vault {found[0]}, with which the store was made, got {vault.id}")
+        connection.execute(_IN_MEMORY)
+
+    def insert(self, records: Sequence[Stored]) -> None:
+        """Seal records into their slots: under new keys, or under those that replaced records had."""
+        new = iter(self.vault.put(sum(record.number is None for record in records)))
+        numbers = [next(new) if record.number is None else record.number for record in records]
+        sealed = [
+            (record.slot, seal(number, self._key(key), record.encoding()))
+            for record, number, key in zip(records, numbers, self.vault.get(numbers), strict=True)
+        ]
+        self.connection.executemany("INSERT INTO main.vectors (slot, vector) VALUES (?, ?)", sealed)
+        self._remember(records)
+
+    def read_new(self, after: int, limit: int) -> Read | None:
+        """Open up to `limit` records above a slot, and put what filters need into the table in memory."""
+        sql = "SELECT slot, vector FROM main.vectors WHERE slot > ? ORDER BY slot LIMIT ?"
+        found = self.connection.execute(sql, (after, limit)).fetchall()
+        if not found:
+            return None
+        records = self._stored(found)
+        read = {record.slot for record in records}
+        for slot, sealed in found:
+            if slot not in read:
+                self._unreadable.append(slot)
+                # The vault may be older than the store: a number that is taken must not be given to another key.
+                self.vault.next = max(self.vault.next, number_of(sealed) + 1)
+        self._remember(records)
+        return Read(found[-1][0], [r.slot for r in records], [r.row for r in records], [r.vector for r in records])
+
+    def read_slots(self, slots: Sequence[int]) -> Any:
+        """The records of these slots, by ascending slot within each part."""
+        for part in in_parts(sorted(slots)):
+            sql = f"SELECT slot, vector FROM main.vectors WHERE slot IN ({marks(part)}) ORDER BY slot"
+            yield from self._stored(self.connection.execute(sql, part).fetchall())
+
+    def read_from_row(self, row: int, limit: int) -> list[Stored]:
+        """Up to `limit` records with rows from this one on, by ascending row."""
+        sql = f"SELECT v.slot, v.vector {_FROM} WHERE r.row >= ? ORDER BY r.row LIMIT ?"
+        return self._stored(self.connection.execute(sql, (row, limit)).fetchall())
+
+    def slots_in(self, bucket: int) -> list[int]:
+        """The slots of a bucket that have a record, ascending."""
+        sql = "SELECT slot FROM main.vectors WHERE slot >= ? AND slot < ? ORDER BY slot"
+        return [slot for (slot,) in self.connection.execute(sql, (bucket * BUCKET, (bucket + 1) * BUCKET))]
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """Take records that are gone out of the table in memory."""
+        self.connection.executemany("DELETE FROM temp.records WHERE slot = ?", ((slot,) for slot in slots))
+
+    def loaded(self) -> None:
+        """Make the indexes, if they are not there yet."""
+        for statement in _INDEXES:
+            self.connection.execute(statement)
+
+    def lost(self) -> list[int]:
+        """Those of the unreadable slots that are still there: others were forgotten while we read."""
+        self._unreadable = [
+            slot
+            for part in in_parts(self._unreadable)
+            for (slot,) in self.connection.execute(f"SELECT slot FROM main.vectors WHERE slot IN ({marks(part)})", part)
+        ]
+        return list(self._unreadable)
+
+    def keep_state(self, digest: MultisetHash, *, renew: bool) -> bytes:
+        """The state, sealed; with `renew` under a new key, and the old one is noted for destruction."""
+        (kept,) = self.connection.execute("SELECT digest FROM store WHERE one = 1").fetchone()
+        number = number_of(kept) % STATES if kept else 0
+        key = self.vault.get([number])[0]
+        if key is None or renew or self.read_state(kept) is None:
+            # The other place. An erasure that waits may have it down for destruction, which writing over it is.
+            self._note([number])
+            number = (number + 1) % STATES
+            self.connection.execute("DELETE FROM shredding WHERE number = ?", (number,))
+            key = self.vault.renew(number)
+        return seal(number, key, digest.to_bytes())
+
+    def read_state(self, kept: bytes) -> bytes | None:
+        """The state; None in a backup, which has none, and in an old copy, whose key is gone."""
+        if not kept:
+            return None
+        key = self.vault.get([number_of(kept)])[0]
+        if key is None:
+            return None
+        try:
+            return unseal(kept, key)
+        except FormatError:
+            return None  # sealed with an earlier key of that place
+
+    def shred(self, records: Sequence[Stored]) -> None:
+        """Note the keys of these records for destruction."""
+        self._note([record.number for record in records if record.number is not None])
+
+    def destroy_keys(self) -> None:
+        """Overwrite every noted key in the vault, and see that it is gone."""
+        self.vault.destroy(self._noted())
+
+    def settle(self) -> None:
+        """The noted keys are destroyed: empty the list."""
+        self.connection.execute("DELETE FROM shredding")
+
+    def begin(self) -> None:
+        """Remember which keys are older than the transaction."""
+        super().begin()
+        self._first_new = self.vault.next
+
+    def before_commit(self) -> None:
+        """No record is committed before its key is on the disk."""
+        self.vault.sync()
+
+    def undo(self) -> None:
+        """Destroy the keys of records that did not come to be."""
+        super().undo()
+        self.vault.destroy(range(self._first_new, self.vault.next))
+
+    def wrap(self, slots: Sequence[int], codes: Sequence[bytes]) -> list[bytes]:
+        """Seal each code under the key of its record."""
+        numbers: dict[int, int] = {}
+        for part in in_parts(slots):
+            sql = f"SELECT slot, substr(vector, 1, {OVERHEAD}) FROM main.vectors WHERE slot IN ({marks(part)})"
+            numbers.update((slot, number_of(head)) for slot, head in self.connection.execute(sql, part))
+        wanted = [numbers[slot] for slot in slots]
+        keys = self.vault.get(wanted)
+        return [seal(number, self._key(key), code, CODE) for number, key, code in zip(wanted, keys, codes, strict=True)]
+
+    def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
+        """Open the codes; those that cannot be opened are left out."""
+        whole = [(slot, sealed) for slot, sealed in found if is_sealed(sealed)]
+        keys = self.vault.get([number_of(sealed) for _, sealed in whole])
+        codes: dict[int, bytes] = {}
+        for (slot, sealed), key in zip(whole, keys, strict=True):
+            with suppress(FormatError):
+                if key is not None:
+                    codes[slot] = unseal(sealed, key, CODE)
+        return codes
+
+    def traces(self, record: Stored) -> list[Needle]:
+        """The sealed record, its sealed code, and its key."""
+        assert record.number is not None
+        assert record.sealed is not None
+        key = self.vault.get([record.number])[0]
+        needles = [Needle("sealed record", record.sealed), *([] if key is None else [Needle("record key", key)])]
+        return needles + [Needle("sealed code", code) for code in self.codes.as_kept(record.slot)]
+
+    def files(self) -> list[Path]:
+        """The vault."""
+        return [self.vault.path]
+
+    def rewritten(self) -> list[Source]:
+        """The blocks of the vault in which keys were destroyed: the file is too long to be read at every forget."""
+        return [VaultBlocks(self.vault, self._noted())]
+
+    def copy_to(self, target: PlainTables, part: int) -> Iterator[int]:
+        """Copy the sealed records as they are, by ascending number of their keys, part by part; how many each time."""
+        # A sealed record begins with the number, big-endian.
+        sql = "SELECT slot FROM main.vectors ORDER BY substr(vector, 1, 8)"
+        slots = [slot for (slot,) in self.connection.execute(sql)]
+        for start in range(0, len(slots), part):
+            wanted = slots[start : start + part]
+            found: dict[int, bytes] = {}
+            for some in in_parts(wanted):
+                found.update(
+                    self.connection.execute(
+                        f"SELECT slot, vector FROM main.vectors WHERE slot IN ({marks(some)})", some
+                    )
+                )
+            target.connection.executemany(
+                "INSERT INTO main.vectors (slot, vector) VALUES (?, ?)",
+                ((start + place + 1, found[slot]) for place, slot in enumerate(wanted)),
+            )
+            yield len(wanted)
+
+    def close(self) -> None:
+        """Close the vault."""
+        self.vault.close()
+
+    def _key(self, key: bytes | None) -> bytes:
+        if key is None:
+            raise FileError(f"{self.vault.path}: expected a key that was just written or read, got none")
+        return key
+
+    def _noted(self) -> list[int]:
+        return [number for (number,) in self.connection.execute("SELECT number FROM shredding")]
+
+    def _note(self, numbers: Sequence[int]) -> None:
+        self.connection.executemany("REPLACE INTO shredding VALUES (?)", ((number,) for number in numbers))
+
+    def _remember(self, records: Sequence[Stored]) -> None:
+        # A replaced record may still be there under its old slot: the new one takes its place.
+        self.connection.executemany(
+            "REPLACE INTO temp.records (slot, row, name, subject, payload) VALUES (?, ?, ?, ?, ?)",
+            (record[:5] for record in records),
+        )
+
+    def _stored(self, found: list[Any]) -> list[Stored]:
+        """Open sealed records; those whose keys are gone are left out."""
+        if any(type(slot) is not int or type(sealed) is not bytes for slot, sealed in found):
+            raise FormatError("records: expected integers and bytes in their columns, got others: damaged")
+        numbers = [number_of(sealed) for _, sealed in found]
+        records = []
+        for (slot, sealed), number, key in zip(found, numbers, self.vault.get(numbers), strict=True):
+            if key is not None:
+                id, vector, subject, payload = decode_record(unseal(sealed, key))
+                name = id if isinstance(id, str) else None
+                records.append(Stored(slot, row_of(id), name, subject, payload, vector, number, sealed))
+        return records

@@ -1,0 +1,141 @@
+"""Every number that was chosen, in one place and in the order of the data's path.
+
+The other modules of the spec import their numbers from here. The native core has the same numbers under the same names,
+and a test compares the two. What is fixed by a published algorithm (SplitMix64, SipHash, ChaCha20) stays with it.
+"""
+
+from __future__ import annotations
+
+# --- Sums whose order is fixed ---------------------------------------------------------------------------------------
+
+#: Partial sums of a float64 sum (norms, alignments) and of a float32 sum (distances).
+LANES_FLOAT64 = 8
+LANES_FLOAT32 = 16
+
+# --- Random numbers --------------------------------------------------------------------------------------------------
+
+#: Streams of the generator. Signs of rotations count up from 0, two for each round; dense rotations from STREAM_DENSE,
+#: one for each. The first word of STREAM_TABLES is the seed of the tables' rotations; the first two of STREAM_PIVOTS
+#: are the key that picks pivots.
+STREAM_SIGNS = 0
+STREAM_DENSE = 1 << 32
+STREAM_GAUSSIAN = 2 << 32
+STREAM_TABLES = 3 << 32
+STREAM_PIVOTS = 1 << 41
+
+# --- Hash families ---------------------------------------------------------------------------------------------------
+
+#: Rounds of S_0, which mixes every coordinate with every other. A later S_i has one round: its input is mixed already.
+FIRST_ROUNDS = 3
+
+#: tanh(x) = x P(x^2)/Q(x^2) up to |x| = TANH_LIMIT; coefficients by ascending power; all of them are float32 numbers.
+TANH_LIMIT = 7.0
+TANH_P = tuple(map(float.fromhex, ("0x1.ffff7p-1", "0x1.f7e5bp-4", "0x1.2a72eap-9", "0x1.07bcb6p-18")))
+TANH_Q = tuple(map(float.fromhex, ("0x1p+0", "0x1.d34adep-2", "0x1.593f0ap-6", "0x1.2a87cp-13")))
+#: The largest difference from the true tanh.
+TANH_ERROR = 1.25e-6
+
+#: The weight of each plane of a progressive code relative to the plane before it.
+FALLOFF = 0.6
+
+# --- The gain of USR -------------------------------------------------------------------------------------------------
+
+#: A bucket of norms is a float32's exponent and so many bits of its fraction.
+NORM_FRACTION_BITS = 6
+#: The grid that the mean norm is rounded to: its steps for each doubling, and its lowest step. Below 2^-59 the gain
+#: stops growing, because float32 could not hold it.
+GAIN_STEPS_PER_OCTAVE = 4
+GAIN_LOWEST_STEP = -59 * GAIN_STEPS_PER_OCTAVE
+
+# --- Scan ------------------------------------------------------------------------------------------------------------
+
+#: The weights of CHUNK_BITS consecutive bits add up to at most CHUNK_WEIGHT (one byte), and all weights of the first
+#: stage to at most FIRST_WEIGHT (two bytes). Later bits have weights of up to TAIL_WEIGHT.
+CHUNK_BITS = 128
+CHUNK_WEIGHT = 255
+FIRST_WEIGHT = 65_535
+TAIL_WEIGHT = 127
+#: Where rounding made weights too heavy, their scale is multiplied by this until they fit.
+SCALE_STEP = 0.99
+
+#: How many records go on at effort 1 where there is one stage: a share of the records, so many for each of the k
+#: neighbours, and a number.
+ONE_STAGE_SHARE, ONE_STAGE_PER_K, ONE_STAGE = 0.006, 10.0, 100.0
+#: The same for the first of two stages. The reference set is a part of that, whatever the effort.
+SURVIVORS_SHARE, SURVIVORS_PER_K, SURVIVORS = 0.008, 16.0, 256.0
+REFERENCE_PART = 0.5
+#: The place in the reference set that the second stage asks for at effort 1.
+RANK_SHARE, RANK_PER_K, RANK = 0.0008, 5.0, 20.0
+
+# --- Tables ----------------------------------------------------------------------------------------------------------
+
+#: Bits of a key and its signature together.
+LOOKED_BITS = 128
+#: The mean coordinate is taken off where there are so many dimensions or more.
+CENTRED_FROM = 16
+#: The whole weights of a query's coordinates add up to at most this in every table, so that estimates fit one byte.
+TABLE_WEIGHT = 255
+#: A search that may find at most so many records for each probe looks at all of them instead.
+ROWS_PER_PROBE = 4
+#: The most buckets that a search looks into for each probe.
+BUCKETS_PER_PROBE = 2.0
+#: The effort whose buckets the reference set is taken from: the least that a search looks into.
+REFERENCE_EFFORT = 0.13
+#: How many rows pass the estimates by key and signature at effort 1: a share of the rows that were looked at, and so
+#: many for each of the k neighbours.
+PASS_SHARE, PASS_PER_K = 0.003, 15.0
+#: The reference set is one in so many of these, and at least so many for each table: so many for each of the k, and a
+#: number.
+TABLE_REFERENCE_ONE_IN, TABLE_REFERENCE_PER_K, TABLE_REFERENCE = 3.0, 4.0, 16.0
+#: The place among the reference set's estimates by code that a candidate must reach at effort 1.
+FILTER_PER_K, FILTER = 2.4, 12.0
+#: A place so many times the size of the reference set lets every candidate pass.
+FAR_BEYOND = 4.0
+
+# --- Pivots ----------------------------------------------------------------------------------------------------------
+
+#: Planes of the codes in cells, unless the index has more.
+PLANES_IN_CELLS = 4
+#: Exclusive-ored into the first word of the key ("sample" in ASCII), so that who is sampled is independent of who is a
+#: pivot; and about one record in how many is sampled.
+SAMPLE_TAG = 0x73616D706C650000
+SAMPLE_RATE = 16
+#: The most members of a cell whose mean is its origin. Of the n members of a cell, so many move the origin when they
+#: come or go, and then n codes are made again: a change makes about so many codes again, however large the cell.
+ORIGIN_MEMBERS = 8
+#: A norm in [2^(E-1), 2^E) is divided into units of 2^(E-UNIT_BITS), and a coordinate has at most MOST_UNITS of them.
+UNIT_BITS = 24
+MOST_UNITS = 2.0**31
+#: Means are compared with queries in whole numbers up to these.
+MEAN_WEIGHT = 127.0
+QUERY_WEIGHT = 63.0
+#: How much of |mean|^2 counts where cells are put in order. 1 orders them by the distance to the mean; 0, where all
+#: members have one length, by the mean distance to members. Fewest rows have to be looked at between the two: 0.6 to
+#: 0.75 on GloVe and on SIFT.
+MEAN_SHARE = 0.75
+#: Cells to visit at effort 1 unless a number is given: so many times the root of the number of cells, and not fewer
+#: than a few.
+LEAST_CELLS, CELLS_PER_ROOT = 8.0, 5.0
+#: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and one
+#: in so many of all records.
+FIRST_ROWS, FIRST_ROWS_PER_K, FIRST_ROWS_ONE_IN = 100.0, 20.0, 512.0
+#: Rows of the first cells whose codes are read in full: a number, and so many for each of the k neighbours.
+LIMIT_ROWS, LIMIT_ROWS_PER_K = 10.0, 5.0
+#: At effort 1, where no more rows than this may be found, all of them get true distances.
+FEW_ROWS, FEW_ROWS_PER_K = 10.0, 3.0
+#: How many times its usual error an estimate may be too large, up to effort 1, in either stage. Less effort means fewer
+#: cells alone: to drop a row of a near cell costs more recall than to leave out a far cell.
+FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.8
+#: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
+ROUNDING = 0.02
+
+# --- Digest ----------------------------------------------------------------------------------------------------------
+
+#: Numbers of 16 bits that a record expands to.
+DIGEST_LANES = 1024
+#: What BLAKE2b is told that it is used for.
+RECORD_PERSON = b"lethevec-record1"
+DIGEST_PERSON = b"lethevec-digest1"
+#: The first byte of an encoded record: with its vector, or with its code.
+VECTOR_TAG = b"v"
+CODE_TAG = b"c"

@@ -1,0 +1,212 @@
+"""The single experiments run from end to end on a small file, and record every part with its recall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lethevec
+from lethevec.bench import cli
+from lethevec.bench.experiments import ALL, growth, module_of, scan
+from lethevec.bench.measuring import process
+from lethevec.bench.measuring.timing import Timing, Turn
+from lethevec.bench.report.results import NAME, read
+
+pytest.importorskip("h5py")
+pytest.importorskip("faiss")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
+Measure = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Measure:
+    """Runs an experiment with three short rounds; the lines of its results."""
+
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        assert cli.main([*arguments, "--rounds", "3", "--seconds", "0", "--out", str(tmp_path / "out")]) == 0
+        assert (tmp_path / "out" / "report.html").exists()
+        return [line for line in read(tmp_path / "out" / NAME) if not line.get("ended")]
+
+    return run
+
+
+@pytest.fixture
+def data(toy: Callable[..., str]) -> str:
+    return toy("toy-16-euclidean.hdf5", "euclidean", records=1000, queries=60)
+
+
+def of(lines: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["what"] == what]
+
+
+def test_encode(measure: Measure, capsys: pytest.CaptureFixture[str]) -> None:
+    found = of(measure("encode", "--batch", "50"), "encoding")
+    assert {(line["family"], line["dim"]) for line in found} == {
+        (family, dim) for family in ("superbit", "progressive", "usr") for dim in (96, 128)
+    }
+    assert min(line["equal_bits_with_numpy"] for line in found) > 0.99
+    assert all(len(line["wall"]) == 3 and line["rate"] > 0 for line in found)
+    out = capsys.readouterr().out
+    assert "### Encoding, dim 96, 768 bits" in out
+    assert "sa_encode" in out
+
+
+def test_compare(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "--data", data, "--peers", "flat,rabitq", "--targets", "0.9"]
+    lines = measure(*command)
+    found = of(lines, "at recall")
+    assert [line["competitor"] for line in found] == [
+        "lethevec (scan)",
+        "Faiss Flat (exact)",
+        "Faiss RaBitQfs + refine",
+    ]
+    assert all(line["recall"] >= 0.85 and len(line["wall"]) == 3 for line in found)
+    assert {line["competitor"] for line in of(lines, "build")} == {line["competitor"] for line in found}
+    title = "tuned to a recall of 0.9 on other queries; 30 queries one by one"
+    assert title in capsys.readouterr().out
+    assert title in (tmp_path / "out" / "report.html").read_text()
+    # Once more with --resume: it was done before, and the report still has the table.
+    assert measure(*command, "--resume") == lines
+    assert "done before" in capsys.readouterr().out
+    assert title in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_scan(measure: Measure, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = measure("scan", "--data", data, "--sizes", "300", "600")
+    ours = [line for line in of(found, "at recall") if line["competitor"] == "lethevec (scan)"]
+    assert len(ours) == 1
+    assert ours[0]["recall"] >= 0.9
+    assert of(found, "bandwidth")[0]["bytes_read"] > 0
+    beside = of(found, "paper")
+    assert {(line["bits"], line["asked"], line["competitor"]) for line in beside} == {
+        (bits, asked, who) for bits in (768, 2048) for asked in ("alone", "batch") for who in ("lethevec", "faiss")
+    }
+    for bits in (768, 2048):
+        recalls = [line["recall"] for line in beside if line["bits"] == bits]
+        assert max(recalls) - min(recalls) < 0.05  # the same codes on both sides; ties may fall otherwise
+    forgotten = of(found, "forget")
+    assert [line["records"] for line in forgotten] == [line["records"] for line in of(found, "memory")] == [300, 600]
+    assert all(set(line["micros"]) > set(line["goals"]) for line in forgotten)
+    assert all(cost > 0 for line in forgotten for cost in line["micros"].values())
+    assert "Adding and forgetting, dim 16, l2" in capsys.readouterr().out
+
+
+def test_tables(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    options = ["--sizes", "300", "--tables", "1", "2", "--key-bits", "4", "--flips", "1", "--changes", "40"]
+    found = measure("tables", "--data", data, *options)
+    swept = of(found, "sweep")
+    assert {line["source"] for line in swept} == {"scan", "L=1, b=4", "L=2, b=4"}
+    for source in ("scan", "L=1, b=4", "L=2, b=4"):
+        recalls = [line["recall"] for line in swept if line["source"] == source]
+        assert recalls == sorted(recalls)  # by rising effort
+        assert recalls[-1] > 0.9
+    beside = of(found, "faiss")
+    assert {line["competitor"] for line in beside} == {
+        "Faiss IndexBinaryFlat",
+        "lethevec tables",
+        "Faiss IndexBinaryHash",
+        "Faiss IndexBinaryMultiHash",
+    }
+    hashed = {line["setting"]: line["recall"] for line in beside if line["competitor"] == "Faiss IndexBinaryHash"}
+    assert hashed["nflip=0"] <= hashed["nflip=1"]
+    changed = {(line["source"], line["records"]) for line in of(found, "changes")}
+    assert changed == {(source, n) for source in ("tables", "scan") for n in (300, 1000)}
+    check_growth(found, {"tables", "scan"})
+    assert "tables grows as n^" in capsys.readouterr().out
+    page = (tmp_path / "out" / "report.html").read_text()
+    for name in ("tables-toy-16-euclidean", "tables-growth-toy-16-euclidean"):
+        assert (tmp_path / "out" / f"{name}.svg").exists()
+    assert page.count("data:image/svg") == 2
+
+
+def test_pivots(measure: Measure, data: str) -> None:
+    pytest.importorskip("matplotlib")
+    options = ["--sizes", "300", "--changes", "64", "--peers", "flat", "--targets", "0.9"]
+    found = measure("pivots", "--data", data, *options)
+    assert [line["competitor"] for line in of(found, "at recall")] == [
+        "lethevec (pivots)",
+        "lethevec (refined)",
+        "Faiss Flat (exact)",
+    ]
+    check_growth(found, {"pivots", "refined", "scan"})
+    changed = of(found, "changes")
+    assert [line["source"] for line in changed] == ["pivots", "refined"]
+    assert all(line["add"] > 0 and line["forget"] > 0 for line in changed)
+
+
+def check_growth(found: list[dict[str, Any]], sources: set[str]) -> None:
+    grown, (fitted,) = of(found, "growth"), of(found, "exponents")
+    assert {line["source"] for line in grown} == set(fitted["exponents"]) == sources
+    assert {line["records"] for line in grown} == set(fitted["sizes"])
+    assert all(line["recall"] >= 0.8 and len(line["wall"]) == 3 for line in grown)
+    scanned = fitted["exponents"]["scan"]
+    assert 0.5 < scanned["looked"] < 1.1  # few records: what is looked at again counts as well
+    assert scanned["lowest"] <= scanned["time"] <= scanned["highest"]
+
+
+def test_residue(measure: Measure) -> None:
+    pytest.importorskip("cryptography")
+    found = measure("residue", "--vectors", "300", "--forget", "5", "--dim", "16")
+    told = {(line["peer"], line["step_done"]): line for line in of(found, "residue")}
+    for (peer, step), line in told.items():
+        if peer.startswith("lethevec"):
+            assert (line["bytes"], line["some"]) == (0, 0), step
+    assert {peer for peer, _ in told} >= {"lethevec (store)", "lethevec (index)", "faiss", "SQLite"}
+    assert told["lethevec (index)", "index: forget, save"]["control"] == 5
+
+
+def test_store(measure: Measure, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    found = measure("store", "--sizes", "400", "600", "--dim", "8", "--family", "usr", "--folder", str(tmp_path))
+    first, second = of(found, "store")
+    assert [line["records"] for line in (first, second)] == [400, 600]
+    assert first["forget one, ms"] > 0
+    assert first["open a copy without codes, CPU s"] > 0
+    assert not list(tmp_path.glob("*.lethe"))
+
+
+def test_the_exponent_of_a_power_law() -> None:
+    sizes = [100, 1000, 5000]
+    assert growth.exponent(sizes, [3 * n**0.7 for n in sizes]) == pytest.approx(0.7)
+    timings = [Timing("one", "wall", [Turn(1, n**power, 0.0) for power in (0.5, 0.6, 0.9)]) for n in sizes]
+    assert growth.fit(sizes, timings, [n**1.0 for n in sizes]) == pytest.approx((0.6, 0.5, 0.9, 1.0))
+    assert np.isnan(growth.exponent([100], [1.0]))
+
+
+def test_other_instructions_need_another_process(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are chosen when the library is loaded."""
+    seen: list[Any] = []
+    monkeypatch.setattr(process, "start_over", lambda given, **variables: seen.append((given, variables)) or 7)
+    monkeypatch.delenv("LETHEVEC_ISA", raising=False)
+    command = ["scan", "--data", data, "--isa", "scalar", "--parts", "search"]
+    assert cli.main(command) == 7
+    assert seen == [(command, {"LETHEVEC_ISA": "scalar"})]
+
+
+def test_goals_are_halved_without_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = lethevec.cpu_info()
+    for isa, goal in (("avx512", 8.0), ("avx2", 4.0)):
+        monkeypatch.setattr(lethevec, "cpu_info", lambda isa=isa: type(info)(**{**_fields(info), "isa": isa}))
+        assert scan.goal_here(8.0) == goal
+
+
+def _fields(info: Any) -> dict[str, Any]:
+    return dict(info._asdict()) if hasattr(info, "_asdict") else dict(vars(info))
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_every_experiment_can_be_run_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert callable(module_of(name).experiment)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert "--data" in out
+    assert "--rounds" in out
+    if name in ("compare", "pivots", "peers"):
+        assert "--peers" in out
