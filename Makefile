@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*/*.h native/*/*/*.cpp tests/native/*.h tests/native/*.cpp)
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan
+# Each has a folder in tests/integrations, with what its environment needs.
+FRAMEWORKS := sklearn
+
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan \
+  test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
 	@echo "make demo    a person is forgotten, on real word vectors, and every claim is checked"
@@ -13,6 +17,7 @@ help:
 	@echo "make lint    ruff, mypy, import rules"
 	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   the paper and the peers, a short run with a report"
+	@echo "make test-integrations    the adapters, each in an environment with its framework; test-sklearn and so on for one"
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
@@ -104,6 +109,18 @@ test-tsan:
 	cmake -S . -B build/tsan -DLETHEVEC_NATIVE_TESTS=ON -DLETHEVEC_SANITIZE=thread
 	cmake --build build/tsan --parallel 2
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
+
+# The frameworks disagree about versions, so each has an environment of its own; the native core is that of .venv.
+ENVIRONMENTS := build/environments
+$(ENVIRONMENTS)/%/.installed: $(VENV)/.installed-test tools/environment.py tests/integrations/%/requirements.txt
+	$(BIN)/python tools/environment.py $*
+	@touch $@
+
+# An adapter's tests, which hold the framework's own suite, the examples of its docstrings, and its page in docs.
+$(addprefix test-,$(FRAMEWORKS)): test-%: $(ENVIRONMENTS)/%/.installed
+	tools/test_integration.sh $*
+
+test-integrations: $(addprefix test-,$(FRAMEWORKS))
 
 # `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
 BENCH ?= all --quick
