@@ -18,6 +18,7 @@ tests hold it to that. It is slow, and meant to be read. In this order, each mod
 | `scan` | candidates from all codes |
 | `tables` | candidates from hash tables |
 | `pivots`, `pivot_search` | candidates from a partition by pivots |
+| `graph`, `graph_search` | candidates from a graph |
 | `chacha20`, `digest` | the digest of a set of records |
 | `index` | an index over a plain dict: add, update, forget, search, digest |
 """
@@ -52,6 +53,8 @@ from .families import (
     usr_scale,
 )
 from .generator import gaussians, signs, words
+from .graph import EdgeCodes, Graph, GraphSettings, vector_hash
+from .graph_search import Walked, graph_candidates, graph_pool, walk
 from .index import Index
 from .norm_grid import mean_norm
 from .pivot_search import Found, PivotPlan, pivot_candidates, pivot_plan, search_pivots
@@ -104,9 +107,12 @@ from .vectors import directions, dot, norms, squared_distance
 __all__ = [
     "TANH_ERROR",
     "DenseFrame",
+    "EdgeCodes",
     "Encoder",
     "Found",
     "Frame",
+    "Graph",
+    "GraphSettings",
     "HadamardFrame",
     "Index",
     "PivotCells",
@@ -120,6 +126,7 @@ __all__ = [
     "ScanPlan",
     "TableSettings",
     "Tables",
+    "Walked",
     "alignment",
     "analysis",
     "answer",
@@ -141,6 +148,8 @@ __all__ = [
     "gaussian_matrix",
     "gaussians",
     "gram_schmidt",
+    "graph_candidates",
+    "graph_pool",
     "hamming",
     "is_pivot",
     "is_sampled",
@@ -186,6 +195,8 @@ __all__ = [
     "usr",
     "usr_reconstruct",
     "usr_scale",
+    "vector_hash",
     "vector_record",
+    "walk",
     "words",
 ]

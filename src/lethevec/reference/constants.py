@@ -129,6 +129,16 @@ FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.8
 #: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
 ROUNDING = 0.02
 
+# --- Graph -----------------------------------------------------------------------------------------------------------
+
+#: The most neighbours that pruning and filling leave a vertex: those of a block.
+DEGREE = 32
+#: Entries of a search's pool at effort 1: a number, and so many for each of the k neighbours.
+GRAPH_POOL, GRAPH_POOL_PER_K = 32.0, 1.6
+#: To look at a vertex and its neighbours takes as long as so many true distances. Where no more rows than that may be
+#: found, all of them get true distances instead.
+DISTANCES_PER_VERTEX = 4
+
 # --- Digest ----------------------------------------------------------------------------------------------------------
 
 #: Numbers of 16 bits that a record expands to.

@@ -18,6 +18,8 @@ from .constants import PLANES_IN_CELLS
 from .digest import code_record, configuration_json, digest_of_state, multiset_state, vector_record
 from .encoder import Encoder
 from .families import gain
+from .graph import Graph, GraphSettings
+from .graph_search import graph_candidates
 from .norm_grid import mean_norm
 from .pivot_search import pivot_candidates
 from .pivots import Pivots, PivotSettings, build_pivots, pivot_key
@@ -105,7 +107,7 @@ class State:
 
     @cached_property
     def source(self) -> Mapping[str, Any]:
-        """Where candidates come from, with parameters: scan, tables or pivots. "auto" goes by the number of records."""
+        """Where candidates come from, with parameters. "auto" goes by the number of records."""
         source = self.config["source"]
         if source["name"] != "auto":
             return source
@@ -138,6 +140,15 @@ class State:
         )
         return build_pivots(settings, self.ids, self.vectors)
 
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph, of at least one record."""
+        source, encoder = self.source, self.encoder
+        frame = Encoder(encoder.family, self.d, self.d, encoder.seed, encoder.rotation).frame
+        key = pivot_key(bytes.fromhex(source["key"]))
+        settings = GraphSettings(frame, self.metric, key, source["cell_size"], source["cells"], source["pool"])
+        return Graph(settings, self.ids, self.vectors)
+
     # --- Answers -----------------------------------------------------------------------------------------------------
 
     def query(self, q: F32) -> Query:
@@ -149,6 +160,8 @@ class State:
         """The rows whose distance decides on the answer."""
         if self.source["name"] == "pivots":
             return pivot_candidates(self.pivots, query.q, k, effort, allowed).rows
+        if self.source["name"] == "graph":
+            return graph_candidates(self.graph, query.q, k, effort, allowed).rows
         if self.source["name"] == "tables":
             return table_survivors(self.tables, query, self.records, k, effort, allowed)
         return scan_candidates(query, self.records, k, effort, allowed)

@@ -79,9 +79,14 @@ def pivot_key(data: bytes) -> tuple[int, int]:
 def siphash(key: tuple[int, int], ids: I64) -> U64:
     """SipHash-2-4 (Aumasson and Bernstein) of the eight bytes of each id, little-endian, two's complement."""
     message = ids.astype(np.int64).view(np.uint64)
+    return siphash_blocks(key, [message, np.full_like(message, 8 << 56)])  # the last block holds the length
+
+
+def siphash_blocks(key: tuple[int, int], blocks: list[U64]) -> U64:
+    """SipHash-2-4 of messages of equal length, given block by block. There is at least one block."""
     start = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    v = [np.full_like(message, constant ^ key[i % 2]) for i, constant in enumerate(start)]
-    for block in (message, np.full_like(message, 8 << 56)):  # the last block holds the length
+    v = [np.full_like(blocks[0], constant ^ key[i % 2]) for i, constant in enumerate(start)]
+    for block in blocks:
         v[3] = v[3] ^ block
         for _ in range(2):
             v = _sip_round(v)
