@@ -18,13 +18,15 @@ from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
+    from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
-    from ._forgetting.verify import Verification, verify_chain, verify_receipt
+    from ._forgetting.verify import Verification, verify, verify_chain
     from ._store import Store, open
 
 __version__ = "0.1.0"
 __all__ = [
     "KEEP",
+    "Anchor",
     "Auto",
     "Config",
     "CpuInfo",
@@ -46,18 +48,19 @@ __all__ = [
     "errors",
     "hasher",
     "open",
+    "verify",
     "verify_chain",
-    "verify_receipt",
 ]
 
 #: The store brings SQLite along and receipts bring hashes and dates, so they are loaded when they are first asked for.
 _LATER = {
+    "Anchor": "_forgetting.anchors",
     "Receipt": "_forgetting.receipts",
     "Store": "_store",
     "Verification": "_forgetting.verify",
     "open": "_store",
+    "verify": "_forgetting.verify",
     "verify_chain": "_forgetting.verify",
-    "verify_receipt": "_forgetting.verify",
 }
 
 

@@ -12,42 +12,13 @@ from pathlib import Path
 import pytest
 
 from lethevec._forgetting.keys import KeyRing, key_id, verify_signature
-from lethevec._forgetting.receipts import GENESIS_PREVIOUS, Receipt
+from lethevec._forgetting.receipts import Receipt
 from lethevec._forgetting.verify import chain_keys, verify_chain, verify_receipt
 from lethevec.errors import KeysError, MissingDependencyError, ReceiptError
 
+from .chains import SOFTWARE, erasure_body, make_chain
+
 pytest.importorskip("cryptography")
-
-SOFTWARE = {"lethevec": "0", "sqlite": "0"}
-
-
-def erasure_body(ring: KeyRing, **changes) -> dict:
-    body = {
-        "asked_at": "2026-01-01T00:00:00Z",
-        "asked": {"by": "ids", "subject": None, "missing": []},
-        "audit_key": ring.audit.id,
-        "records": 1,
-        "erased": [ring.audit.tag_id(7)],
-        "digest": {"before": "a", "after": "b"},
-        "version": 1,
-        "residue": {},
-    }
-    return {**body, **changes}
-
-
-def make_chain(ring: KeyRing, erasures: int = 2, rotate_after: int | None = None) -> list[Receipt]:
-    text = base64.b64encode(ring.public).decode()
-    chain = [Receipt.issue(ring, "genesis", 0, GENESIS_PREVIOUS, SOFTWARE, {"public_key": text})]
-    for number in range(erasures):
-        chain.append(
-            Receipt.issue(ring, "erasure", len(chain), chain[-1].hash(), SOFTWARE, erasure_body(ring, version=number))
-        )
-        if number == rotate_after:
-            new = ring.rotated()
-            body = {"public_key": base64.b64encode(new.public).decode(), "reason": "test"}
-            chain.append(Receipt.issue(ring, "rotation", len(chain), chain[-1].hash(), SOFTWARE, body))
-            ring = new
-    return chain
 
 
 class TestKeys:
@@ -134,14 +105,25 @@ class TestReceipts:
         ("change", "message"),
         [
             ({"format": "lethevec-receipt/9"}, "a newer lethevec"),
-            ({"kind": "party"}, "expected a kind"),
-            ({"records": "1"}, "expected records as int"),
-            ({"records": -1}, "expected records as int"),
-            ({"records": True}, "expected records as int"),
-            ({"erased": None}, "expected erased as list"),
-            ({"signature": "AA=="}, "expected signature of 64 bytes, got 1"),
-            ({"signature": "not base64"}, "expected signature in base64"),
-            ({"extra": 1}, "expected no other fields, got extra"),
+            ({"kind": "party"}, "expected kind as one of genesis"),
+            ({"kind": ["erasure"]}, "expected kind as one of genesis"),
+            ({"records": "1"}, "expected records as a whole number"),
+            ({"records": -1}, "expected records as a whole number"),
+            ({"records": True}, "expected records as a whole number"),
+            ({"records": 10**5000}, "expected records as a whole number"),
+            ({"erased": None}, "expected erased as a list"),
+            ({"erased": [["a"]]}, "expected erased as a tag"),
+            ({"erased": ["f" * 32, "0" * 32]}, "sorted"),
+            ({"asked": {"by": "ids", "subject": None}}, "expected asked to have missing"),
+            ({"asked": {"by": "magic", "subject": None, "missing": []}}, "expected asked.by as 'ids'"),
+            ({"residue": []}, "expected residue as an object"),
+            ({"digest": {"before": "0" * 32, "after": 1.0}}, "expected digest.after as a tag"),
+            ({"issued_at": "2026-02-30T00:00:00Z"}, "expected issued_at as a time"),
+            ({"software": {"lethevec": "a\ud800", "sqlite": "0"}}, "expected software.lethevec as a text"),
+            ({"signature": "AA=="}, "expected signature as 64 bytes"),
+            ({"signature": "not base64"}, "expected signature as 64 bytes"),
+            ({"extra": 1}, "expected no other fields, got 'extra'"),
+            ({1: 1}, "expected no other fields, got '1'"),
         ],
     )
     def test_another_form_is_refused(self, change: dict, message: str):
@@ -168,7 +150,9 @@ class TestVerify:
         assert report["signature"].passed is None
         assert not report.failed
 
-    @pytest.mark.parametrize("change", [{"records": 2}, {"erased": []}, {"version": 9}, {"issued_at": "yesterday"}])
+    @pytest.mark.parametrize(
+        "change", [{"records": 2}, {"erased": []}, {"version": 9}, {"issued_at": "1999-01-01T00:00:00Z"}]
+    )
     def test_a_changed_field_breaks_the_signature(self, change: dict):
         ring = KeyRing.create()
         report = verify_receipt(Receipt({**make_chain(ring)[1].fields, **change}), [ring.public])
@@ -178,10 +162,10 @@ class TestVerify:
         ring = KeyRing.create()
         chain = make_chain(ring, erasures=4, rotate_after=1)
         assert [r.kind for r in chain] == ["genesis", "erasure", "erasure", "rotation", "erasure", "erasure"]
-        report = verify_chain(chain, first_key=ring.public)
+        report = verify_chain(chain, key=ring.public)
         assert report
-        assert "first key" not in report
-        assert verify_chain(chain)["first key"].passed is None
+        assert report["trusted key"].passed
+        assert verify_chain(chain)["trusted key"].passed is None
         assert len(chain_keys(chain)) == 2
         assert key_id(ring.public) in chain_keys(chain)
 
@@ -202,7 +186,7 @@ class TestVerify:
     def test_another_first_key_another_store_a_second_genesis(self):
         ring, other = KeyRing.create(), KeyRing.create()
         chain = make_chain(ring)
-        assert not verify_chain(chain, first_key=other.public)
+        assert not verify_chain(chain, key=other.public)
         assert not verify_chain([])
         assert not verify_chain(chain[1:])
         text = base64.b64encode(ring.public).decode()

@@ -42,7 +42,7 @@ def test_rotation(make, vectors):
     assert db.public_key() != old_public
     assert verify_receipt(first, [old_public])
     assert not verify_receipt(second, [old_public])
-    assert verify_chain(db.receipts(all_kinds=True), first_key=old_public)
+    assert verify_chain(db.receipts(all_kinds=True), key=old_public)
     assert first["audit_key"] != second["audit_key"]
     db.close()
     db = make()
@@ -115,7 +115,7 @@ def test_a_crash_in_the_middle(make, vectors, tmp_path, monkeypatch, step):
     db = make()
     assert (db.public_key() == before) == (step < 3)
     db.forget(1)
-    assert verify_chain(db.receipts(all_kinds=True), first_key=before)
+    assert verify_chain(db.receipts(all_kinds=True), key=before)
     assert "successor" not in (tmp_path / "people.lethe-keys").read_text()
 
 

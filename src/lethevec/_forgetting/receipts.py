@@ -1,63 +1,44 @@
 """Receipts: the signed statement that an erasure is complete, each chained to the one before.
 
-A receipt is a JSON object. Its `kind` is `genesis` (the first of a store: it names the first public key), `rotation`
-(a new key, signed by the old one) or `erasure`. It is signed over its canonical JSON without `signature`; `previous`
-is the hash of the whole receipt before it, signature included, so none can be changed, dropped from the middle or put
-in later.
+A receipt is a JSON object; `entries` has its kinds and what each of them holds. It is signed over its canonical JSON
+without `signature`; `previous` is the hash of the whole receipt before it, signature included, so none can be changed,
+dropped from the middle or put in later.
 
-What an erasure holds: how many records; tags (keyed hashes, see `keys`) of their ids and of the subject; tags of the
-store's digest before and after; what was searched for residue, and that nothing was found; times and versions. No id,
-no subject, no vector, no payload, nor anything computed from them without the audit key.
+Written down, it has one form: `from_json` takes exactly the text that `to_json` gives, with or without a line break at
+its end. Another text of the same content (spaces, another order, a key twice) is refused: two programs might read it
+differently, and both would find that it verifies.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ReceiptError
+from .entries import ERASURES, FORMAT, KINDS, check_entry
 from .keys import KeyRing, key_id
 from .records import canonical_json
 
-__all__ = ["FORMAT", "GENESIS_PREVIOUS", "KINDS", "Receipt", "now"]
+__all__ = ["ERASURES", "FORMAT", "GENESIS_PREVIOUS", "KINDS", "Part", "Receipt", "now"]
 
-FORMAT = "lethevec-receipt/1"
-KINDS = ("genesis", "rotation", "erasure")
 GENESIS_PREVIOUS = "0" * 64
 _SIGNED_PREFIX = b"lethevec-receipt/1\n"  # so that a signature can never be taken for one of something else
 _CHAIN_PERSON = b"lethevec-chain-1"
 
-# Field, type: what every receipt has, and what each kind has besides.
-_COMMON: dict[str, type] = {
-    "format": str,
-    "kind": str,
-    "store": str,
-    "sequence": int,
-    "previous": str,
-    "issued_at": str,
-    "signing_key": str,
-    "software": dict,
-    "signature": str,
-}
-_BY_KIND: dict[str, dict[str, type]] = {
-    "genesis": {"public_key": str},
-    "rotation": {"public_key": str, "reason": str},
-    "erasure": {
-        "asked_at": str,
-        "asked": dict,
-        "audit_key": str,
-        "records": int,
-        "erased": list,
-        "digest": dict,
-        "version": int,
-        "residue": dict,
-    },
-}
+
+class Part(NamedTuple):
+    """What an erasure erased from one store, or from one collection of a folder."""
+
+    collection: str | None
+    records: int
+    erased: list[str]
+    digest: dict[str, str]
+    version: int
+    residue: dict[str, Any]
 
 
 class Receipt:
@@ -98,11 +79,24 @@ class Receipt:
     @classmethod
     def from_json(cls, text: str | bytes) -> Receipt:
         """Read a receipt that `to_json` wrote."""
+        if isinstance(text, bytes | bytearray):
+            try:
+                text = bytes(text).decode()
+            except UnicodeDecodeError:
+                raise ReceiptError("receipt: expected JSON in UTF-8, got other bytes") from None
+        if not isinstance(text, str):
+            raise ReceiptError(f"receipt: expected JSON as a text, got {type(text).__name__}")
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReceiptError(f"receipt: expected JSON, got something else ({error})") from None
-        return cls(fields)
+        receipt = cls(fields)
+        if receipt.to_json() != text.removesuffix("\n").removesuffix("\r"):
+            raise ReceiptError(
+                "receipt: expected the exact text that was issued (canonical JSON), got another text of the same "
+                "content: with a key twice, in another order, or with spaces"
+            )
+        return receipt
 
     def to_json(self) -> str:
         """The receipt as canonical JSON, one line."""
@@ -116,7 +110,7 @@ class Receipt:
 
     @property
     def kind(self) -> str:
-        """`genesis`, `rotation` or `erasure`."""
+        """What it is about: see `entries`."""
         return str(self._fields["kind"])
 
     @property
@@ -128,6 +122,18 @@ class Receipt:
     def records(self) -> int:
         """How many records were erased."""
         return int(self._fields.get("records", 0))
+
+    @property
+    def erases(self) -> bool:
+        """Whether it says that something was erased."""
+        return self.kind in ERASURES
+
+    def parts(self) -> list[Part]:
+        """What was erased: one part for a store, one for each collection of a folder, none for other kinds."""
+        if not self.erases:
+            return []
+        given = self._fields.get("collections", [self._fields])
+        return [Part(part.get("collection"), *(part[name] for name in Part._fields[1:])) for part in given]
 
     @property
     def signature(self) -> bytes:
@@ -175,40 +181,13 @@ def _signed_bytes(fields: Mapping[str, Any]) -> bytes:
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise ReceiptError(f"receipt: expected an object, got {type(fields).__name__}")
-    if fields.get("format") != FORMAT:
-        raise ReceiptError(
-            f"receipt: expected format {FORMAT!r}, got {fields.get('format')!r}; a newer lethevec may read it"
-        )
-    if fields.get("kind") not in KINDS:
-        raise ReceiptError(f"receipt: expected a kind of {', '.join(KINDS)}, got {fields.get('kind')!r}")
-    wanted = {**_COMMON, **_BY_KIND[fields["kind"]]}
-    for name, kind in wanted.items():
-        value = fields.get(name)
-        negative = isinstance(value, int) and (isinstance(value, bool) or value < 0)
-        if not isinstance(value, kind) or negative:
-            raise ReceiptError(f"receipt: expected {name} as {kind.__name__}, got {value!r:.80}")
-    unknown = sorted(set(fields) - set(wanted))
-    if unknown:
-        raise ReceiptError(f"receipt: expected no other fields, got {', '.join(unknown)[:80]}")
-    _check_bytes("signature", fields["signature"], 64)
-    if "public_key" in wanted:
-        public = _check_bytes("public_key", fields["public_key"], 32)
-        if fields["kind"] == "genesis" and key_id(public) != fields["signing_key"]:
-            raise ReceiptError("receipt: expected a genesis signed by the key that it names, got another")
+    check_entry(fields)
     try:
-        copy: dict[str, Any] = json.loads(canonical_json(dict(fields)))
+        text = canonical_json(dict(fields))
+        text.encode()
+        copy: dict[str, Any] = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise ReceiptError(f"receipt: expected plain JSON values, got something else ({error})") from None
+    if copy["kind"] == "genesis" and key_id(base64.b64decode(copy["public_key"])) != copy["signing_key"]:
+        raise ReceiptError("receipt: expected a genesis signed by the key that it names, got another")
     return copy
-
-
-def _check_bytes(name: str, text: str, size: int) -> bytes:
-    try:
-        value = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ReceiptError(f"receipt: expected {name} in base64, got something else ({error})") from None
-    if len(value) != size:
-        raise ReceiptError(f"receipt: expected {name} of {size} bytes, got {len(value)}")
-    return value

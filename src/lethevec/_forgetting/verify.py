@@ -1,8 +1,9 @@
-"""What anybody can check about receipts, without the store: signatures and the chain.
+"""What anybody can check about receipts, without the store: signatures, the chain, anchors.
 
-`verify_chain` takes the receipts of a store from the genesis on, and follows the keys through rotations. Pin the first
-public key (or its id) from a source of your own: a chain alone only shows that it agrees with itself. A chain that was
-cut at its end cannot be told from a shorter one; keep the hash of the newest receipt elsewhere if that matters to you.
+`verify` checks one receipt with nothing but a public key. `verify_chain` takes the receipts of a store or a folder from
+the genesis on, and follows the keys through rotations. A chain alone only shows that it agrees with itself: whoever can
+replace all of it can make another. What speaks against that has to come from elsewhere, a key that you trust or an
+anchor that was published, and the report says when there was neither.
 
 The checks against a live store are the store's own `verify`; it reports in the same form.
 """
@@ -13,10 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .._progress import Progress
+from .anchors import Anchor
 from .keys import key_id, verify_signature
 from .receipts import GENESIS_PREVIOUS, Receipt
+from .trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 
-__all__ = ["Check", "Verification", "chain_keys", "verify_chain", "verify_receipt"]
+__all__ = ["Check", "Verification", "chain_keys", "check_trust", "verify", "verify_chain", "verify_receipt"]
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,14 @@ class Check:
 
 @dataclass
 class Verification:
-    """The checks that were made. True as a whole when none failed and the signature was among the passed ones."""
+    """The checks that were made. True as a whole when none failed and the signature was among the passed ones.
+
+    `proves` and `leaves_open` say in words what follows from them and what does not.
+    """
 
     checks: list[Check] = field(default_factory=list)
+    proves: list[str] = field(default_factory=list)
+    leaves_open: list[str] = field(default_factory=list)
 
     def add(self, name: str, passed: bool | None, detail: str) -> None:
         """Note the outcome of one check."""
@@ -50,7 +58,10 @@ class Verification:
 
     def __getitem__(self, name: str) -> Check:
         """The check of that name."""
-        return next(check for check in self.checks if check.name == name)
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
 
     def __contains__(self, name: str) -> bool:
         """Whether a check of that name was made."""
@@ -61,12 +72,67 @@ class Verification:
         return not self.failed and any(check.name == "signature" and check.passed for check in self.checks)
 
     def __str__(self) -> str:
-        """One line for each check."""
-        return "\n".join(str(check) for check in self.checks)
+        """One line for each check, then what they prove and what they leave open."""
+        lines = [str(check) for check in self.checks]
+        lines += [f"This proves that {what}." for what in self.proves]
+        lines += [f"This does not prove that {what}." for what in self.leaves_open]
+        return "\n".join(lines)
+
+
+def verify(receipt: ReceiptLike, *, key: KeyLike | Iterable[KeyLike]) -> Verification:
+    """Check one receipt with nothing but a public key that you trust.
+
+    `receipt` is a `Receipt`, its fields, its JSON, or a file with it; `key` is 32 bytes, 64 hexadecimal digits, PEM, or
+    a file with one of these; several keys if the store has changed its own. The report says in words what is proved.
+
+    >>> from lethevec._forgetting.keys import KeyRing
+    >>> ring = KeyRing.create()
+    >>> tags = {"subject": ring.audit.tag_subject("ann"), "reason": ring.audit.tag("reason", b"late writes")}
+    >>> software = {"lethevec": "0", "sqlite": "0"}
+    >>> made = Receipt.issue(ring, "block", 1, "0" * 64, software, {**tags, "audit_key": ring.audit.id})
+    >>> bool(verify(made.to_json(), key=ring.public.hex()))
+    True
+    >>> bool(verify(made, key=KeyRing.create().public))
+    False
+    """
+    one = isinstance(key, str | bytes | bytearray) or not isinstance(key, Iterable)
+    publics = [read_public_key(key)] if one else [read_public_key(each) for each in key]  # type: ignore[arg-type,union-attr]
+    checked = read_receipt(receipt)
+    report = Verification()
+    by_id = {key_id(public): public for public in publics}
+    if checked["signing_key"] in by_id:
+        _check_signature(report, checked, by_id)
+    else:
+        given = ", ".join(by_id) or "none"
+        report.add("signature", False, f"signed by key {checked['signing_key']}, and the key to trust is {given}")
+    if report:
+        _explain(report, checked)
+    return report
+
+
+def _explain(report: Verification, receipt: Receipt) -> None:
+    """In words: what the signature of one receipt proves, and what it cannot."""
+    report.proves.append(
+        f"whoever holds key {receipt['signing_key']} signed exactly this, as entry {receipt.sequence} of the chain of "
+        f"store {receipt['store']}, and dated it {receipt['issued_at']}; nothing in it was changed since"
+    )
+    if receipt.erases:
+        report.proves.append(
+            f"they state that {receipt.records:,} records were erased, that the files were searched for "
+            "what was erased, and that nothing was found"
+        )
+        report.leaves_open += [
+            "the statement is true: that takes the store (`verify` on it), or an auditor whom you trust",
+            "it is about a certain person or id: that takes the audit key, which turns them into the tags in it",
+        ]
+    report.leaves_open += [
+        "the entry is still in the chain: that takes the chain (`verify_chain`), best with an anchor",
+        "the date is right: the signer's clock gave it",
+    ]
 
 
 def verify_receipt(receipt: Receipt, public_keys: Iterable[bytes]) -> Verification:
-    """Check the signature of one receipt against public keys that you trust."""
+    """Check the signature of one receipt against any of the keys of its chain."""
     report = Verification()
     by_id = {key_id(public): public for public in public_keys}
     _check_signature(report, receipt, by_id)
@@ -78,31 +144,81 @@ def chain_keys(chain: Sequence[Receipt]) -> dict[str, bytes]:
     return {key_id(public): public for public in (receipt.public_key for receipt in chain) if public is not None}
 
 
-def verify_chain(chain: Sequence[Receipt], *, first_key: bytes | None = None) -> Verification:
-    """Check a whole chain from its genesis: order, links, one store, each signature by the key then in force."""
+def verify_chain(chain: ChainLike, *, key: KeyLike | None = None, anchor: Anchor | str | None = None) -> Verification:
+    """Check a whole chain from its genesis: order, links, one store, each signature by the key then in force.
+
+    `key` is a public key of the chain that you trust, the first one or one that has signed since; `anchor` is a line
+    that was published earlier (see `Anchor`). Without both, nothing but the chain itself vouches for it, and the report
+    says so.
+    """
+    public = None if key is None else read_public_key(key)
+    line = anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.parse(anchor)
+    receipts = read_chain(chain)
     report = Verification()
-    problem = _chain_problem(chain, first_key)
-    report.add("signature", problem is None, problem or f"{len(chain)} receipts, each signed by the key then in force")
-    if first_key is None:
-        report.add("first key", None, "no first key was given to compare with: the chain vouches for itself only")
+    problem = _chain_problem(receipts)
+    report.add(
+        "signature", problem is None, problem or f"{len(receipts)} receipts, each signed by the key then in force"
+    )
+    if problem is None:
+        check_trust(report, receipts, public, line)
+    if report:
+        report.proves.append(
+            f"these {len(receipts)} entries are in their order, and none before the last was changed, removed or put "
+            "in later"
+        )
+        if line is None:
+            report.leaves_open.append("the chain was not cut at its end: that takes an anchor")
+        if public is None and line is None:
+            report.leaves_open.append("this is the chain that was there before: nothing but itself vouches for it")
     return report
 
 
-def _chain_problem(chain: Sequence[Receipt], first_key: bytes | None) -> str | None:
+def check_trust(report: Verification, chain: Sequence[Receipt], key: bytes | None, anchor: Anchor | None) -> None:
+    """Hold a chain, whose links were checked, against the key to trust and against an anchor."""
+    if key is not None:
+        report.add("trusted key", *_trust(chain, key))
+    elif anchor is None:
+        report.add("trusted key", None, "none was given: nothing but the chain itself vouches for it")
+    if anchor is not None:
+        problem = anchor.problem(chain)
+        report.add(
+            "anchor",
+            problem is None,
+            problem or f"receipt {anchor.sequence} of {len(chain)} is the one that was anchored",
+        )
+
+
+def _trust(chain: Sequence[Receipt], key: bytes) -> tuple[bool, str]:
+    """A key speaks for the chain if it began it, or signed in it: who only appears in a rotation has signed nothing."""
+    wanted = key_id(key)
+    if chain[0].public_key == key:
+        return True, f"the chain begins with key {wanted}"
+    signed = [receipt.sequence for receipt in chain if receipt["signing_key"] == wanted]
+    if signed and key in chain_keys(chain).values():
+        return True, f"key {wanted} has signed receipts {signed[0]} to {signed[-1]} and with them all before"
+    began = "none" if chain[0].public_key is None else key_id(chain[0].public_key)
+    return False, f"expected key {wanted} to begin the chain or to have signed in it, got one that begins with {began}"
+
+
+def _chain_problem(chain: Sequence[Receipt]) -> str | None:
     """Where the chain first breaks, or None."""
-    if not chain or chain[0].kind != "genesis":
-        return "expected the chain to begin with its genesis"
+    if not chain:
+        return "expected the chain to begin with its genesis, got no receipts"
+    if chain[0].kind != "genesis":
+        return f"expected the chain to begin with its genesis, got a receipt of kind {chain[0].kind}"
     current = chain[0].public_key
     assert current is not None  # the form of a genesis has one
-    if first_key is not None and first_key != current:
-        return f"expected the first key to be {key_id(first_key)}, got {key_id(current)}"
     previous = GENESIS_PREVIOUS
     with Progress(len(chain), "checking", unit="receipts") as progress:
         for place, receipt in enumerate(chain):
             progress.advance()
             where = f"receipt {place}"
-            if receipt.sequence != place:
-                return f"{where}: expected sequence {place}, got {receipt.sequence}"
+            if receipt.sequence > place:
+                return (
+                    f"{where}: expected sequence {place}, got {receipt.sequence}: {_missing(place, receipt.sequence)}"
+                )
+            if receipt.sequence < place:
+                return f"{where}: expected sequence {place}, got {receipt.sequence}: twice, or out of order"
             if place and receipt.kind == "genesis":
                 return f"{where}: expected no second genesis"
             if receipt["store"] != chain[0]["store"]:
@@ -118,6 +234,10 @@ def _chain_problem(chain: Sequence[Receipt], first_key: bytes | None) -> str | N
                 assert current is not None
             previous = receipt.hash()
     return None
+
+
+def _missing(first: int, then: int) -> str:
+    return f"receipt {first} is missing" if then == first + 1 else f"receipts {first} to {then - 1} are missing"
 
 
 def _check_signature(report: Verification, receipt: Receipt, by_id: dict[str, bytes]) -> None:

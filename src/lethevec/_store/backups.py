@@ -98,7 +98,7 @@ def matching_ids(records: Iterable[Record], keys: KeyRing, receipts: Sequence[Re
     tags: dict[str, set[str]] = {}
     subjects: dict[str, set[str]] = {}
     for receipt in receipts:
-        if receipt.kind != "erasure":
+        if not receipt.erases:
             continue
         if receipt["store"] != keys.store:
             raise ReceiptError(f"receipts: expected those of store {keys.store}, got one of {receipt['store']}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
+from .._forgetting.anchors import Anchor
 from .._forgetting.keys import AuditKey
 from .._forgetting.multiset import MultisetHash
 from .._forgetting.receipts import Receipt
 from .._forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
-from .._forgetting.verify import Verification, chain_keys, verify_chain, verify_receipt
+from .._forgetting.verify import Verification, chain_keys, check_trust, verify_chain, verify_receipt
 from .._progress import Progress
 from .._vectors import as_vectors
 from ..errors import KeysError, MissingDependencyError
@@ -16,7 +17,7 @@ from .checkpoint import BusyError
 from .engine import Keeper
 from .erasing import living, sources
 from .ids import Id
-from .ledger import Ledger
+from .ledger import Ledger, current_key
 from .pages import scrub, wal_state
 from .rows import to_arrays
 from .session import Session
@@ -35,12 +36,20 @@ def verify_live(
     vectors: npt.ArrayLike | None,
     dim: int,
     keeper: Keeper | None = None,
+    *,
+    key: bytes | None = None,
+    anchor: Anchor | None = None,
 ) -> Verification:
-    """All checks; the caller holds the guard."""
+    """All checks; the caller holds the guard. `key` and `anchor` are what the caller trusts."""
     chain = ledger.chain()
     report = verify_receipt(receipt, chain_keys(chain).values())
     _check_chain(report, receipt, chain)
-    if receipt.kind != "erasure":
+    _check_key_file(report, ledger, chain)
+    if chain and key is None and anchor is None and report["key file"].passed:
+        report.add("trusted key", None, "none was given: only the store and its own key file vouch for the chain")
+    elif chain:
+        check_trust(report, chain, key, anchor)
+    if not receipt.erases:
         return report
     audit = _audit_key(report, ledger, receipt)
     _check_rows(report, session, receipt, audit)
@@ -69,6 +78,29 @@ def _check_chain(report: Verification, receipt: Receipt, chain: list[Receipt]) -
         report.add("chain", False, f"the store's chain has {len(chain)} receipts, and this is not one of them")
     else:
         report.add("chain", True, f"receipt {receipt.sequence} of {len(chain)}, all linked and signed")
+
+
+def _check_key_file(report: Verification, ledger: Ledger, chain: list[Receipt]) -> None:
+    """The key file is evidence at hand: if it does not agree with the chain, one of the two was replaced."""
+    try:
+        ring = ledger.key_file()
+    except MissingDependencyError as error:
+        report.add("key file", None, str(error))
+        return
+    except KeysError as error:
+        report.add("key file", False, f"it cannot speak for the chain: {error}")
+        return
+    if ring is None:
+        report.add("key file", None, "it is not here, so that only the chain itself vouches for its keys")
+    elif not chain or ring.store != chain[0]["store"]:
+        owner = chain[0]["store"] if chain else "none"
+        what = f"it is that of store {ring.store}, and the chain that of {owner}: one was replaced"
+        report.add("key file", False, what)
+    elif current_key(chain) not in {ring.signing_id, ring.successor.signing_id if ring.successor else None}:
+        what = f"it has key {ring.signing_id}, and the chain ends with {current_key(chain)}: one was replaced"
+        report.add("key file", False, what)
+    else:
+        report.add("key file", True, f"it has key {current_key(chain)}, with which the chain ends")
 
 
 def _audit_key(report: Verification, ledger: Ledger, receipt: Receipt) -> AuditKey | None:

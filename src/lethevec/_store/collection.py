@@ -9,7 +9,6 @@ Threads may share a store. One process writes; others may read, and see every ch
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._forgetting.anchors import Anchor
 from .._forgetting.keys import AuditKey
 from .._forgetting.receipts import Receipt, now
+from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._progress import Progress
 from ..errors import ErasureIncompleteError, IncompleteWriteError, InputError, ParameterError, UnknownIdError
@@ -187,7 +188,11 @@ class Store(WritingStore):
         with self._session.guard, translated(self.path):
             self._session.require_open()
             chain = self._ledger.chain()
-        return [receipt for receipt in chain if all_kinds or receipt.kind == "erasure"]
+        return [receipt for receipt in chain if all_kinds or receipt.erases]
+
+    def anchor(self) -> Anchor:
+        """The place and hash of the newest receipt. Publish it, and a chain that is cut or replaced later shows."""
+        return Anchor.of(self.receipts(all_kinds=True)[-1])
 
     def public_key(self) -> bytes:
         """The public key in force, 32 bytes: give it to whoever is to check receipts."""
@@ -206,23 +211,37 @@ class Store(WritingStore):
 
     def verify(
         self,
-        receipt: Receipt | str,
+        receipt: ReceiptLike,
         *,
         ids: Any = None,
         subject: str | None = None,
         vectors: npt.ArrayLike | None = None,
+        key: KeyLike | None = None,
+        anchor: Anchor | str | None = None,
     ) -> Verification:
         """Check a receipt against the store as it is now: signature, chain, records absent, digest, unused bytes.
 
         With the forgotten ids, subject or vectors in hand, also that the receipt is about them, and that no file of
-        the store holds them in any encoding that `residue` knows.
+        the store holds them in any encoding that `residue` knows. `key` is the public key that you trust, `anchor` what
+        was published of the chain: without both, only the store and its own key file vouch for it.
         """
-        receipt = Receipt.from_json(receipt) if isinstance(receipt, str) else receipt
+        given = read_receipt(receipt)
+        trusted = None if key is None else read_public_key(key)
+        line = anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.parse(anchor)
         wanted = [] if ids is None else check_ids(ids)[0]
         with self._session.guard, translated(self.path):
             self._settle()
             return checking.verify_live(
-                self._session, self._ledger, receipt, wanted, subject, vectors, self.dim, self._keeper
+                self._session,
+                self._ledger,
+                given,
+                wanted,
+                subject,
+                vectors,
+                self.dim,
+                self._keeper,
+                key=trusted,
+                anchor=line,
             )
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -236,9 +255,9 @@ class Store(WritingStore):
             self._refresh()
             backups.write_backup(self._session, Path(path))
 
-    def reapply(self, receipts: Iterable[Receipt | str]) -> Receipt | None:
+    def reapply(self, receipts: ChainLike) -> Receipt | None:
         """After a restore: forget again what these receipts erased, as far as it is back."""
-        given = [Receipt.from_json(r) if isinstance(r, str) else r for r in receipts]
+        given = read_chain(receipts)
         with self._session.guard:
             self._session.require_writer()
             again = backups.matching_ids(self, self._ledger.keys, given)

@@ -39,6 +39,10 @@ class Ledger:
             self._keys = ring
         return self._keys
 
+    def key_file(self) -> KeyRing | None:
+        """The key file as it is now, whether it agrees with the chain or not; None if there is none."""
+        return KeyRing.load(self._keys_path) if self._keys_path.exists() else None
+
     def _load_or_create(self) -> KeyRing:
         chain = self.chain()
         if not chain:

@@ -7,7 +7,8 @@
 | `inputs`, `writers`, `output` | records from files and pipes, to files; tables and JSON |
 | `records` | `add`, `export`, `import` |
 | `searching` | `search`, `tune` |
-| `erasure` | `forget`, `verify` |
+| `erasure` | `forget` |
+| `proof` | `verify`, `receipts` |
 | `about` | `info`, `doctor` |
 | `running` | `bench`, `demo`, `completion` |
 

@@ -1,4 +1,4 @@
-"""`forget` and `verify`: erasing, and checking that it was done."""
+"""`forget`: erasing, and the receipt for it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
-import numpy as np
 
-import lethevec
-from lethevec._forgetting.keys import key_id
 from lethevec._forgetting.receipts import Receipt
-from lethevec._forgetting.verify import Verification, verify_chain
-from lethevec.errors import FileError, InputError, ReceiptError
+from lethevec.errors import FileError
 
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
-from .inputs import Input, read_queries
-from .output import print_fields, print_json, print_table, printable
+from .output import print_fields, print_json, printable
 
 __all__ = ["COMMANDS"]
 
 _file = click.Path(dir_okay=False, path_type=Path)
-_MAX_RECEIPT = 1 << 30  # bytes
 
 
 @command(
@@ -133,104 +127,4 @@ def _bytes(residue: dict[str, Any]) -> str:
     return f"{total:,} bytes"
 
 
-@command(
-    "verify",
-    """
-    lethevec add words.lethe :words
-    lethevec forget words.lethe london lyon
-    lethevec verify words.lethe --id london --id lyon
-    lethevec export words.lethe chain.jsonl --receipts
-    lethevec verify --chain chain.jsonl
-    """,
-)
-@click.argument("store", type=_file, required=False, metavar="[STORE]")
-@click.argument("receipt", required=False, metavar="[RECEIPT]")
-@click.option("--id", "ids", multiple=True, help="A forgotten id: is the receipt about it, is it in no file?")
-@click.option("--subject", help="The forgotten subject: the same.")
-@click.option("--vectors", help="A file with the forgotten vectors: are they in no file of the store?")
-@click.option(
-    "--chain", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Check receipts by themselves."
-)
-@click.option("--first-key", help="With --chain: the store's first public key, as hexadecimal digits, to compare with.")
-@keys_option
-@json_option
-def verify(
-    store: Path | None,
-    receipt: str | None,
-    ids: tuple[str, ...],
-    subject: str | None,
-    vectors: str | None,
-    chain: Path | None,
-    first_key: str | None,
-    keys: Path | None,
-    as_json: bool,
-) -> None:
-    """Check a RECEIPT against STORE as it is now. Ends with 1 if a check fails.
-
-    RECEIPT is a file, - for a pipe, or the number of a receipt that the store keeps; the newest unless given. With
-    --chain and without a store, the signatures and links of exported receipts are checked.
-    """
-    if (store is None) == (chain is None):
-        raise click.UsageError("expected either STORE or --chain")
-    if chain is not None:
-        found = [Receipt.from_json(line) for line in _read(chain).splitlines() if line.strip()]
-        _conclude(as_json, verify_chain(found, first_key=_public_key(first_key)), None)
-        return
-    assert store is not None
-    with open_store(store, keys) as db:
-        wanted = _find_receipt(db, receipt)
-        wanted_ids = [parse_id(db, text) for text in ids] or None
-        rows = None if vectors is None else np.concatenate(list(read_queries(vectors, Input([vectors]))))
-        outcome = db.verify(wanted, ids=wanted_ids, subject=subject, vectors=rows)
-    _conclude(as_json, outcome, wanted)
-
-
-def _public_key(text: str | None) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise InputError(f"--first-key: expected 64 hexadecimal digits, got {text!r:.80}")
-    return key
-
-
-def _find_receipt(db: lethevec.Store, given: str | None) -> Receipt:
-    if given is None or given.isdecimal():
-        kept = db.receipts()
-        found = kept[-1:] if given is None else [receipt for receipt in kept if receipt.sequence == int(given)]
-        if not found:
-            what = "" if given is None else f" with number {given}"
-            raise ReceiptError(f"{db.path}: expected a receipt of an erasure{what}, got none")
-        return found[0]
-    return Receipt.from_json(sys.stdin.read(_MAX_RECEIPT) if given == "-" else _read(Path(given)))
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(_MAX_RECEIPT)
-    except UnicodeDecodeError:
-        raise ReceiptError(f"{path}: expected receipts in JSON, got something that is not UTF-8 text") from None
-
-
-def _conclude(as_json: bool, outcome: Verification, receipt: Receipt | None) -> None:
-    passed = bool(outcome)
-    if as_json:
-        checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in outcome.checks]
-        print_json({"verified": passed, "receipt": None if receipt is None else receipt.sequence, "checks": checks})
-    else:
-        words = {True: "passed", False: "FAILED", None: "not checked"}
-        print_table(["check", "outcome", "detail"], [(c.name, words[c.passed], c.detail) for c in outcome.checks])
-        if receipt is not None:
-            key = receipt["signing_key"] if receipt.public_key is None else key_id(receipt.public_key)
-            what = f"number {receipt.sequence}, of {receipt['issued_at']}, {receipt.records:,} records, key {key}"
-            print_fields([("receipt", what)])
-        print_fields([("verified", "yes" if passed else "NO")])
-    if not passed:
-        click.get_current_context().exit(1)
-
-
-COMMANDS = [forget, verify]
+COMMANDS = [forget]

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import lethevec
-from lethevec._forgetting.receipts import Receipt
+from lethevec._forgetting.trusted import read_chain
 from lethevec._progress import Progress
 from lethevec._store.copying import building
 from lethevec.errors import FileError, InputError, ParameterError
@@ -324,9 +324,7 @@ def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None)
         raise FileError(f"{store}: expected a new path for the restored store, got one that is there already")
     # A reader checks that it is a store, and makes nothing beside it.
     open_store(backup).close()
-    given = None
-    if receipts is not None:
-        given = [Receipt.from_json(line) for line in receipts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    given = None if receipts is None else read_chain(receipts)
     copy(backup, store)
     if given is None:
         return 0
