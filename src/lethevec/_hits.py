@@ -8,12 +8,16 @@ distance that tells padding from a record whose id happens to be -1.
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from .errors import IdError, MissingDependencyError
 
 __all__ = ["Hit", "Hits", "Work"]
 
@@ -55,7 +59,8 @@ class Hits:
     an index. Where a query has fewer than k answers, the id is -1 and the distance +inf. `work` is what the search
     did. For a radius search, k is the number of answers to the query that has most.
 
-    `hits[i]`, and iteration, give the answers to a query as a list of `Hit`, without padding.
+    `hits[i]`, and iteration, give the answers to a query as a list of `Hit`, without padding. `to_pandas`, `to_polars`
+    and `to_arrow` give all answers as one table, and what reads Arrow streams reads hits themselves.
 
     >>> hits = Hits(np.array([[4, 9], [9, -1]]), np.array([[0.5, 2.0], [0.25, np.inf]]), Work(4, 4, 3, 96))
     >>> len(hits)
@@ -104,3 +109,75 @@ class Hits:
     def __iter__(self) -> Iterator[list[Hit]]:
         """The answers to each query in turn."""
         return (self[query] for query in range(len(self)))
+
+    # --- As tables ---------------------------------------------------------------------------------------------------
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row for each answer: `query` (its place), `id`, `distance`; from a store also `subject`
+        and `payload`.
+        """
+        return _need("pandas").DataFrame(self._columns())
+
+    def to_polars(self) -> Any:
+        """A Polars frame with the same columns; payloads are JSON texts. Ids must be all numbers or all texts."""
+        polars = _need("polars")
+        columns = self._columns_of_one_kind()
+        frame = polars.DataFrame(
+            {name: values for name, values in columns.items() if name not in ("subject", "payload")}
+        )
+        texts = [
+            polars.Series(name, columns[name], dtype=polars.String)
+            for name in ("subject", "payload")
+            if name in columns
+        ]
+        return frame.with_columns(texts)
+
+    def to_arrow(self) -> Any:
+        """An Arrow table with the same columns; payloads are JSON texts. Ids must be all numbers or all texts."""
+        pa = _need("pyarrow")
+        columns = self._columns_of_one_kind()
+        for name in ("subject", "payload"):
+            if name in columns:
+                columns[name] = pa.array(columns[name], type=pa.string())
+        return pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface: what reads streams of Arrow data reads hits as the table of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _columns(self) -> dict[str, Any]:
+        """A row for each answer, without padding."""
+        found = np.isfinite(self.distances)
+        columns: dict[str, Any] = {
+            "query": np.nonzero(found)[0].astype(np.int64),
+            "id": self.ids[found],
+            "distance": self.distances[found].astype(np.float32),
+        }
+        if self.subjects is not None and self.payloads is not None:
+            columns["subject"] = self.subjects[found].tolist()
+            columns["payload"] = self.payloads[found].tolist()
+        return columns
+
+    def _columns_of_one_kind(self) -> dict[str, Any]:
+        """The same where a column has one type: ids are all numbers or all texts, and payloads are JSON."""
+        columns = self._columns()
+        if columns["id"].dtype == object:
+            ids = columns["id"].tolist()
+            texts = [id for id in ids if isinstance(id, str)]
+            if texts and len(texts) < len(ids):
+                raise IdError("ids: expected numbers alone or texts alone in a column, got both; to_pandas has both")
+            columns["id"] = ids if texts else np.array(ids, dtype=np.int64)
+        if "payload" in columns:
+            columns["payload"] = [
+                None if payload is None else json.dumps(payload, ensure_ascii=False) for payload in columns["payload"]
+            ]
+        return columns
+
+
+def _need(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingDependencyError(
+            f"this needs the package {package!r}, which is not installed: pip install 'lethevec[frames]'"
+        ) from None

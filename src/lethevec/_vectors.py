@@ -1,6 +1,7 @@
 """The check: the only place that takes array-likes. What passes is float32, C-contiguous, (n, dim), finite.
 
-Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders.
+Anything that NumPy reads as real numbers is converted: float16/32/64, integers, lists, other strides and byte orders;
+and so are data frames, Arrow data and tensors (see `_frames`).
 One vector of shape (dim,) counts as a batch of one. Norms are between MIN_NORM and MAX_NORM, so that no square or sum
 leaves the range of float32 later, or they are zero.
 """
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ._frames import Read, as_array, stacked
 from ._native import core
 from .errors import VectorError
 
@@ -62,9 +64,9 @@ def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool, smallest:
     """The checked array, and whether it is a copy that nobody else has."""
     if type(vectors) is _ARRAY and core.passes(vectors, dim, max(smallest, _ABOVE_ZERO), MAX_NORM):
         return vectors, False
-    array = vectors if type(vectors) is np.ndarray else _as_array(vectors, name)
-    # What NumPy makes of lists is new; of anything else with an array inside it may be that array.
-    read_from_lists = isinstance(vectors, list | tuple)
+    array, fresh = (vectors, False) if type(vectors) is np.ndarray else _as_array(vectors, name)
+    if array.dtype == object and array.ndim == 1 and len(array):  # a column of vectors, as data frames have them
+        array, fresh = stacked(array, name)
     if array.dtype.kind not in "fiu":
         raise VectorError(f"{name}: expected real numbers (float or int), got dtype {array.dtype}")
     if array.ndim == 1 and array.shape[0] == dim:
@@ -73,7 +75,7 @@ def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool, smallest:
         raise VectorError(f"{name}: expected shape (n, {dim}) or ({dim},), got {array.shape}")
     if array.shape[0] == 0:
         raise VectorError(f"{name}: expected at least one vector, got shape {array.shape}")
-    converted, ours = array, read_from_lists
+    converted, ours = array, fresh
     if array.dtype != np.float32 or not array.flags.c_contiguous:
         # Conversion may overflow to infinity; the check below then names the value as it came.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -85,7 +87,7 @@ def _check(vectors: npt.ArrayLike, dim: int, name: str, nonzero: bool, smallest:
             converted.fill(0)
         raise
     finally:
-        if read_from_lists and converted is not array:
+        if fresh and converted is not array:
             array.fill(0)
     return converted, ours
 
@@ -120,12 +122,17 @@ def _refuse_small(converted: F32, original: npt.NDArray[Any], name: str, smalles
         )
 
 
-def _as_array(vectors: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+def _as_array(vectors: npt.ArrayLike, name: str) -> Read:
+    """As an array; what is made of lists is new, of anything else with an array inside it may be that array."""
     rows = vectors if isinstance(vectors, list | tuple) else ()
     if np.ma.is_masked(vectors) or any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in rows):
         raise VectorError(f"{name}: expected numbers everywhere, got a masked array with masked entries")
+    if not isinstance(vectors, list | tuple | np.ndarray):
+        read = as_array(vectors, name)
+        if read is not None:
+            return read
     try:
-        return np.asarray(vectors)
+        return Read(np.asarray(vectors), isinstance(vectors, list | tuple))
     except (ValueError, TypeError) as error:
         raise VectorError(f"{name}: expected rows of equal length, got something NumPy cannot read: {error}") from None
 
