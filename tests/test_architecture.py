@@ -1,0 +1,47 @@
+"""ARCHITECTURE.md names files; every one of them exists, and its map has no part that is gone."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text()
+#: What in backticks looks like a path of this project.
+_TOP = ("src/", "native/", "tests/", "tools/", "docs/", "plugins/", "cmake/")
+_NAMED = sorted({name for name in re.findall(r"`([A-Za-z0-9_./-]+)`", TEXT) if name.startswith(_TOP)})
+#: What names a file by the end of its path.
+_SHORT = sorted(
+    {name for name in re.findall(r"`(_?[a-z]+/[a-z_0-9/]+\.(?:py|h|cpp))`", TEXT) if not name.startswith(_TOP)}
+)
+
+
+def test_it_names_files():
+    assert len(_NAMED) > 40
+
+
+@pytest.mark.parametrize("name", _NAMED)
+def test_a_named_file_exists(name):
+    assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("name", _SHORT)
+def test_a_file_that_is_named_by_its_end_exists(name):
+    assert (ROOT / "src/lethevec" / name).is_file() or (ROOT / "native" / name).is_file()
+
+
+def test_the_picture_names_every_part():
+    picture = TEXT[TEXT.index("```mermaid") : TEXT.index("```\n", TEXT.index("```mermaid") + 3)]
+    listed = subprocess.run(["git", "ls-files", "src/lethevec", "native"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a clone")
+    folders = set()
+    for name in listed.stdout.splitlines():
+        parts = name.split("/")
+        if parts[0] == "native" and len(parts) > 2:
+            folders.add(parts[1] + "/")
+        if parts[0] == "src" and len(parts) > 3:
+            folders.add(parts[2] + "/")
+    missing = {folder for folder in folders if folder not in picture}
+    assert not missing
