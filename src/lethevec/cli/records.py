@@ -22,6 +22,7 @@ from lethevec.errors import FileError, InputError, ParameterError
 from .arrays import VECTORS_ALONE
 from .command import command, json_option, keys_option, open_store, store_argument
 from .inputs import Input, format_option, key_option
+from .moving import collection_option, fields_options, from_option, move_in
 from .output import note, print_fields, print_json
 from .writers import SUFFIXES, write_records
 
@@ -223,6 +224,9 @@ def export(
     default="refuse",
     help="What to do with ids that are there already.",
 )
+@from_option
+@collection_option
+@fields_options
 @click.option(
     "--receipts",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -239,6 +243,11 @@ def import_(
     store: Path,
     files: tuple[str, ...],
     present: str,
+    kind: str | None,
+    collection: str | None,
+    vector_field: str | None,
+    id_field: str | None,
+    subject_field: str | None,
     receipts: Path | None,
     metric: str | None,
     index: tuple[str, ...],
@@ -251,8 +260,19 @@ def import_(
     """Bring into STORE what `export` wrote: records with their ids, or a backup (.lethe), which becomes a new store.
 
     With --present skip or replace an import that was interrupted can simply be run again.
+
+    With --from, FILE is where another library or database keeps a collection: a folder (chroma, lancedb), a file
+    (faiss, hnswlib), a URL (qdrant; the environment variable QDRANT_API_KEY may hold a key) or a connection string
+    (pgvector). The records are copied with ids, payloads and vectors, counted, and a sample is compared. The report
+    says what the source still holds of records that were deleted there.
     """
     begin = time.perf_counter()
+    if kind is not None:
+        if len(files) != 1 or present != "refuse" or receipts is not None:
+            raise click.UsageError("--from: expected one FILE, and neither --present nor --receipts")
+        asked = {"collection": collection, "metric": metric, "vector_field": vector_field, "id_field": id_field}
+        move_in(store, kind, files[0], asked, subject_field, index_settings(index), batch, keys, as_json)
+        return
     if any(Path(name).suffix == _BACKUP for name in files):
         if len(files) != 1:
             raise InputError(f"FILE: expected one backup by itself, got {len(files)} files")

@@ -1,0 +1,127 @@
+"""hnswlib and Faiss: files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lethevec import moving
+from lethevec.errors import FileError, FormatError, ParameterError, UnsupportedError
+
+from .conftest import DELETED, DIM, LIVING, VECTORS, N, check_vectors
+
+
+@pytest.fixture
+def hnswlib_file(tmp_path):
+    hnswlib = pytest.importorskip("hnswlib", reason="hnswlib is not installed: make test-sources")
+
+    def make(space: str):
+        index = hnswlib.Index(space=space, dim=DIM)
+        index.init_index(max_elements=N + 10)
+        index.add_items(VECTORS, np.arange(N) + 1000)
+        for place in DELETED:
+            index.mark_deleted(place + 1000)
+        index.save_index(str(tmp_path / "index.bin"))
+        return tmp_path / "index.bin"
+
+    return make
+
+
+@pytest.mark.parametrize(("space", "metric"), [("l2", "l2"), ("ip", "ip"), ("cosine", "cosine")])
+def test_hnswlib(hnswlib_file, copied, space, metric):
+    moved, residue, records, source = copied("hnswlib", hnswlib_file(space), metric=metric)
+    check_vectors(records, lambda place: place + 1000, scaled=space == "cosine")
+    assert (moved.records, moved.left_out, moved.compared) == (len(LIVING), 0, 117)
+    assert bool(source.remarks) == (space == "cosine")
+    assert residue.records == len(DELETED)
+    assert residue.bytes == len(DELETED) * DIM * 4
+    assert residue.places == {"index.bin": residue.bytes}
+    assert "only marks" in residue.remark
+
+
+def test_hnswlib_without_deletions(tmp_path, copied):
+    hnswlib = pytest.importorskip("hnswlib", reason="hnswlib is not installed: make test-sources")
+    index = hnswlib.Index(space="l2", dim=DIM)
+    index.init_index(max_elements=N)
+    index.add_items(VECTORS[:5], range(5))
+    index.save_index(str(tmp_path / "index.bin"))
+    moved, residue, _, _ = copied("hnswlib", tmp_path / "index.bin", metric="l2")
+    assert (moved.records, residue.records, residue.bytes) == (5, 0, 0)
+
+
+def test_files_of_hnswlib_are_not_trusted(hnswlib_file, tmp_path):
+    whole = hnswlib_file("l2").read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "damaged.bin"
+    with pytest.raises(ParameterError, match="metric"):
+        moving.open_source("hnswlib", str(hnswlib_file("l2")))
+    for size in (0, 40, 95, 96, 5000):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            list(moving.open_source("hnswlib", str(path), metric="l2").batches(100))
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[rng.integers(48)] = rng.integers(256)
+        path.write_bytes(bytes(damaged))
+        try:
+            list(moving.open_source("hnswlib", str(path), metric="l2").batches(100))
+        except FormatError:
+            continue
+
+
+def faiss_indexes():
+    faiss = pytest.importorskip("faiss", reason="Faiss is not installed: make test-sources")
+    exact = {
+        "flat": faiss.IndexFlatL2(DIM),
+        "ip": faiss.IndexFlatIP(DIM),
+        "hnsw": faiss.IndexHNSWFlat(DIM, 8),
+        "ivf": faiss.index_factory(DIM, "IVF4,Flat"),
+        "sq8": faiss.index_factory(DIM, "SQ8"),
+    }
+    for index in exact.values():
+        index.train(VECTORS)
+    return faiss, exact
+
+
+@pytest.mark.parametrize("kind", ["flat", "ip", "hnsw", "ivf", "sq8"])
+def test_faiss(tmp_path, copied, kind):
+    faiss, indexes = faiss_indexes()
+    index = indexes[kind]
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "index.faiss"))
+    moved, residue, records, source = copied("faiss", tmp_path / "index.faiss")
+    assert moved.records == N
+    assert source.metric == ("ip" if kind == "ip" else "l2")
+    got = np.stack([records[place].vector for place in range(N)])
+    assert np.abs(got - VECTORS).max() < (0.05 if kind == "sq8" else 1e-12)
+    assert bool(source.remarks) == (kind == "sq8")
+    assert residue.records == 0
+
+
+def test_faiss_with_ids_and_removals(tmp_path, copied):
+    faiss, indexes = faiss_indexes()
+    index = faiss.IndexIDMap2(indexes["flat"])
+    index.add_with_ids(VECTORS, np.arange(N) + 50)
+    index.remove_ids(np.array(DELETED) + 50)
+    faiss.write_index(index, str(tmp_path / "index.faiss"))
+    _, residue, records, _ = copied("faiss", tmp_path / "index.faiss")
+    check_vectors(records, lambda place: place + 50)
+    # What the remark says of Faiss is true.
+    raw = (tmp_path / "index.faiss").read_bytes()
+    assert VECTORS[LIVING[0]].tobytes() in raw
+    assert not any(VECTORS[place].tobytes() in raw for place in DELETED)
+    assert "closes the gaps" in residue.remark
+
+
+def test_faiss_that_cannot_be_read(tmp_path):
+    faiss, _ = faiss_indexes()
+    with pytest.raises(FileError, match="nothing there"):
+        moving.open_source("faiss", str(tmp_path / "none"))
+    (tmp_path / "bad").write_bytes(b"IxF2 and nothing else")
+    with pytest.raises(FormatError, match="something else"):
+        moving.open_source("faiss", str(tmp_path / "bad"))
+    other = faiss.IndexFlat(DIM, faiss.METRIC_L1)
+    other.add(VECTORS)
+    faiss.write_index(other, str(tmp_path / "l1"))
+    with pytest.raises(UnsupportedError, match="metric"):
+        moving.open_source("faiss", str(tmp_path / "l1"))
