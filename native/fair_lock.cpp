@@ -45,6 +45,7 @@ void FairLock::begin_change() {
     if (inherited())
         throw Inherited(
             "expected a change in the process that made the index, got one in a process that was forked from it");
+    changes_.lock();
     for (;;) {
         changing_ = true;
         if (!forking) return;
@@ -56,6 +57,13 @@ void FairLock::begin_change() {
 void FairLock::end_change() {
     wait_for_forks();
     changing_ = false;
+    changes_.unlock();
+}
+
+// New readers come all the time where there are many: those who waited first have had their turn by then.
+void FairLock::let_readers_in() const {
+    constexpr int TURNS = 1000;
+    for (int turn = 0; waiting_ > 0 && turn < TURNS; ++turn) std::this_thread::yield();
 }
 
 }  // namespace lethevec

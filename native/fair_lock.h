@@ -23,7 +23,7 @@ public:
     FairLock(const FairLock&) = delete;
     FairLock& operator=(const FairLock&) = delete;
 
-    // A whole change, which takes the lock once or several times. Throws Inherited.
+    // A whole change, which takes the lock once or several times; other changes wait until it ends. Throws Inherited.
     class Change {
     public:
         explicit Change(FairLock& lock) : lock_(lock) { lock_.begin_change(); }
@@ -38,8 +38,12 @@ public:
     // For readers. Throws Inherited.
     void lock_shared() {
         if (inherited()) return refuse_half_changed();
-        std::lock_guard<std::mutex> turn(gate_);
-        body_.lock_shared();
+        ++waiting_;
+        {
+            std::lock_guard<std::mutex> turn(gate_);
+            body_.lock_shared();
+        }
+        --waiting_;
     }
     void unlock_shared() {
         if (!inherited()) body_.unlock_shared();
@@ -54,15 +58,20 @@ public:
         if (!inherited()) body_.unlock();
     }
 
+    // For a writer between two times that it takes the lock: readers that wait for it get their turn first.
+    void let_readers_in() const;
+
 private:
     bool inherited() const;
     void refuse_half_changed() const;
     void begin_change();
     void end_change();
 
+    std::mutex changes_;  // held for a whole change
     std::mutex gate_;
     std::shared_mutex body_;
-    unsigned generation_;  // of processes; see fair_lock.cpp
+    std::atomic<int> waiting_{0};  // readers
+    unsigned generation_;          // of processes; see fair_lock.cpp
     std::atomic<bool> changing_{false};
 };
 

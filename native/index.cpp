@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
+#include <functional>
 #include <mutex>
 #include <shared_mutex>
 
@@ -19,6 +19,30 @@ namespace lethevec {
 namespace {
 
 constexpr int64_t ENCODE_GROUP = 64;  // vectors that are encoded together
+// How much a thread does with the lock held before it lets others in: numbers of vectors, and vectors.
+constexpr int64_t PIECE_NUMBERS = 1 << 19, LEAST_PIECE = 256;
+
+// Sources tell by it that they are a copy.
+Progress on_copy(const Progress& progress) {
+    return progress ? progress : [](int64_t) {};
+}
+
+// Calls take(i, code, norm, factor) for each of n vectors, from several threads.
+template <class Take>
+void encode_each(const Encoder& encoder, const float* x, int64_t n, int64_t threads, Take take) {
+    const int64_t bytes = encoder.code_bytes(), d = encoder.dim;
+    parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
+        const int64_t group = std::min(ENCODE_GROUP, end - begin);
+        Wiped<float> scratch(encoder.scratch()), factors(group);
+        Wiped<double> norms(group), alignment(group);
+        Wiped<uint8_t> codes(group * bytes);
+        for (int64_t at = begin; at < end; at += group) {
+            const int64_t count = std::min(group, end - at);
+            encoder.encode(x + at * d, count, codes.at(0), norms.at(0), factors.at(0), alignment.at(0), scratch.at(0));
+            for (int64_t i = 0; i < count; ++i) take(at + i, codes.at(i * bytes), *norms.at(i), *factors.at(i));
+        }
+    });
+}
 
 }  // namespace
 
@@ -39,7 +63,7 @@ Layout Index::layout() const {
 
 void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads) {
     const Encoder& encoder = *encoder_;
-    const int64_t bytes = encoder.code_bytes(), d = encoder.dim;
+    const int64_t d = encoder.dim;
     if (!rows_.layout().has_codes()) {  // the source makes its own
         for (int64_t i = 0; i < n; ++i) {
             double norm = 0.0;
@@ -48,17 +72,8 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
         }
         return;
     }
-    parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
-        const int64_t group = std::min(ENCODE_GROUP, end - begin);
-        Wiped<float> scratch(encoder.scratch()), factors(group);
-        Wiped<double> norms(group), alignment(group);
-        Wiped<uint8_t> codes(group * bytes);
-        for (int64_t at = begin; at < end; at += group) {
-            const int64_t count = std::min(group, end - at);
-            encoder.encode(x + at * d, count, codes.at(0), norms.at(0), factors.at(0), alignment.at(0), scratch.at(0));
-            for (int64_t i = 0; i < count; ++i)
-                write_row(rows[at + i], x + (at + i) * d, codes.at(i * bytes), *norms.at(i), *factors.at(i));
-        }
+    encode_each(encoder, x, n, threads, [&](int64_t i, const uint8_t* code, double norm, float factor) {
+        write_row(rows[i], x + i * d, code, norm, factor);
     });
 }
 
@@ -69,12 +84,9 @@ void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double 
     write_code(rows_, row, code, factor);
 }
 
-void Index::file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads, const Progress& progress) {
-    source_->add(NewRows(rows_, rows, n, settings_.keep_vectors ? x : nullptr, *encoder_), threads, progress);
-}
-
-void Index::leave_source(const uint32_t* rows, int64_t n, int64_t threads) {
-    source_->leave(rows_, rows, n, threads, nullptr);
+void Index::file_rows(Source& source, const float* x, const uint32_t* rows, int64_t n, int64_t threads,
+                      const Progress& progress) const {
+    source.add(NewRows(rows_, rows, n, settings_.keep_vectors ? x : nullptr, *encoder_), threads, progress);
 }
 
 // It has left the source.
@@ -82,33 +94,84 @@ void Index::remove_row(uint32_t row) {
     const auto last = static_cast<uint32_t>(rows_.size() - 1);
     if (row != last) source_->renumber(rows_, last, row);
     rows_.remove(row);
+    shown_ = std::min(shown_, rows_.size());
 }
 
 // --- Changes
 
+template <class Work>
+void Index::in_pieces(int64_t n, int64_t threads, bool allowed, const Progress& progress, Work work) {
+    const int64_t most = allowed ? std::max(LEAST_PIECE, threads * PIECE_NUMBERS / dim_) : std::max<int64_t>(1, n);
+    for (int64_t from = 0; from < n; from += most) {
+        const int64_t count = std::min(most, n - from);
+        {
+            std::unique_lock<FairLock> writing(lock_);
+            work(from, count);
+        }
+        if (progress) progress(count);
+        if (from + most < n) lock_.let_readers_in();
+    }
+}
+
+void Index::install(std::unique_ptr<Source> changed) {
+    std::unique_lock<FairLock> writing(lock_);
+    source_.swap(changed);
+    shown_ = rows_.size();
+    writing.unlock();  // the old one is wiped while others search
+}
+
+void Index::append_rows(const int64_t* ids, int64_t n, int64_t before, uint32_t* rows) {
+    for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
+        const uint32_t found = rows_.find(ids[i]);
+        if (found != Rows::NONE) throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
+        rows[i] = rows_.append(ids[i]);
+    }
+}
+
+void Index::take_back(int64_t before, int64_t filed) {
+    std::unique_lock<FairLock> writing(lock_);
+    while (rows_.size() > before) {
+        const auto last = static_cast<uint32_t>(rows_.size() - 1);
+        if (last < filed) source_->leave(rows_, &last, 1, 1, nullptr);
+        rows_.remove(last);
+    }
+    shown_ = rows_.size();
+}
+
 void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress) {
     const FairLock::Change change(lock_);
-    std::unique_lock<FairLock> writing(lock_);
     const int64_t before = rows_.size();
+    int64_t filed = before;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
+    std::unique_ptr<Source> copy = source_->copy_for(n);
     try {
-        for (int64_t i = 0; i < n; ++i) {
-            rows_.ask_for(ids, i, n);
-            const uint32_t found = rows_.find(ids[i]);
-            if (found != Rows::NONE) throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
-            rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
-        }
-        encode_rows(x, rows.data(), n, threads);
-        file_rows(x, rows.data(), n, threads);
+        in_pieces(n, threads, copy || source_->changes_in_pieces(), copy ? nullptr : progress,
+                  [&](int64_t from, int64_t count) {
+                      const int64_t first = rows_.size();
+                      uint32_t* some = rows.data() + from;
+                      try {
+                          append_rows(ids + from, count, before, some);
+                          encode_rows(x + from * dim_, some, count, threads);
+                          if (copy) return;
+                          file_rows(*source_, x + from * dim_, some, count, threads);
+                      } catch (...) {
+                          while (rows_.size() > first) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+                          throw;
+                      }
+                      filed = shown_ = rows_.size();
+                  });
+        if (!copy) return;
+        file_rows(*copy, x, rows.data(), n, threads, on_copy(progress));
+        install(std::move(copy));
     } catch (...) {
-        while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+        take_back(before, filed);
         throw;
     }
 }
 
-void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress) {
     const FairLock::Change change(lock_);
-    std::unique_lock<FairLock> writing(lock_);
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
         rows[static_cast<size_t>(i)] = rows_.find(ids[i]);
@@ -119,25 +182,46 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
     HeldRows before(rows_, rows.data(), n);
-    leave_source(rows.data(), n, threads);
+    std::unique_ptr<Source> copy = source_->copy_without(rows_, rows.data(), n, threads,
+                                                         on_copy(progress ? [&](int64_t) { progress(0); } : progress));
+    int64_t filed = 0;  // rows that have left their source and are back in it
     try {
-        encode_rows(x, rows.data(), n, threads);
-        file_rows(x, rows.data(), n, threads);
+        in_pieces(n, threads, copy || source_->changes_in_pieces(), copy ? nullptr : progress,
+                  [&](int64_t from, int64_t count) {
+                      const uint32_t* some = rows.data() + from;
+                      if (!copy) source_->leave(rows_, some, count, threads, nullptr);
+                      try {
+                          encode_rows(x + from * dim_, some, count, threads);
+                          if (copy) return;
+                          file_rows(*source_, x + from * dim_, some, count, threads);
+                      } catch (...) {
+                          before.put_back(rows_, rows.data(), from, count);
+                          if (!copy) file_rows(*source_, before.vectors(from), some, count, 1);
+                          throw;
+                      }
+                      filed = from + count;
+                  });
+        if (!copy) return;
+        // Until all are filed, a search finds a record where it was, and tells how far it is now.
+        file_rows(*copy, x, rows.data(), n, threads, on_copy(progress));
+        install(std::move(copy));
     } catch (...) {
-        before.put_back(rows_, rows.data());
-        file_rows(before.vectors(), rows.data(), n, 1);
+        std::unique_lock<FairLock> writing(lock_);
+        if (filed) source_->leave(rows_, rows.data(), filed, 1, nullptr);
+        before.put_back(rows_, rows.data(), 0, copy ? n : filed);
+        if (filed) file_rows(*source_, before.vectors(0), rows.data(), filed, 1);
         throw;
     }
 }
 
-int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
+int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_t threads, const Progress& progress) {
     const FairLock::Change change(lock_);
-    std::unique_lock<FairLock> writing(lock_);
     // One id is the common case and needs no list.
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
         if (row != Rows::NONE) {
-            leave_source(&row, 1, 1);
+            std::unique_lock<FairLock> writing(lock_);
+            source_->leave(rows_, &row, 1, 1, nullptr);
             remove_row(row);
             return 1;
         }
@@ -158,60 +242,61 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown) {
     std::sort(rows.begin(), rows.end(), std::greater<uint32_t>());
     const auto twice = std::adjacent_find(rows.begin(), rows.end());
     if (twice != rows.end()) throw IdRefused(rows_.id(*twice), IdRefused::repeated);
-    leave_source(rows.data(), static_cast<int64_t>(rows.size()), 1);
-    for (uint32_t row : rows) remove_row(row);
-    return static_cast<int64_t>(rows.size());
+    const auto count = static_cast<int64_t>(rows.size());
+    std::unique_ptr<Source> copy = source_->copy_without(rows_, rows.data(), count, threads, on_copy(progress));
+    const bool have_left = copy != nullptr;
+    if (have_left) install(std::move(copy));
+    // From here on nothing stops it: searches may have missed the records already.
+    in_pieces(count, 1, have_left || source_->changes_in_pieces(), nullptr, [&](int64_t from, int64_t some) {
+        if (!have_left) source_->leave(rows_, rows.data() + from, some, threads, nullptr);
+        for (int64_t i = from; i < from + some; ++i) remove_row(rows[static_cast<size_t>(i)]);
+    });
+    return count;
 }
 
 void Index::add_codes(const CodedRecords& records, int64_t threads) {
     const FairLock::Change change(lock_);
-    std::unique_lock<FairLock> writing(lock_);
-    const int64_t before = rows_.size(), n = records.n, bytes = encoder_->code_bytes(), d = encoder_->dim;
-    const int64_t* ids = records.ids;
+    const int64_t before = rows_.size(), n = records.n, bytes = encoder_->code_bytes();
     std::vector<uint32_t> rows(static_cast<size_t>(n));
+    std::unique_lock<FairLock> writing(lock_);
     try {
-        for (int64_t i = 0; i < n; ++i) {
-            rows_.ask_for(ids, i, n);
-            const uint32_t found = rows_.find(ids[i]);
-            if (found != Rows::NONE) throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
-            rows[static_cast<size_t>(i)] = rows_.append(ids[i]);
-            write_row(rows[static_cast<size_t>(i)], records.x ? records.x + i * d : nullptr, records.codes + i * bytes,
-                      static_cast<double>(records.norms[i]), records.factors[i]);
-        }
-        file_rows(records.x, rows.data(), n, threads);
+        append_rows(records.ids, n, before, rows.data());
+        for (int64_t i = 0; i < n; ++i)
+            write_row(rows[static_cast<size_t>(i)], records.x ? records.x + i * dim_ : nullptr,
+                      records.codes + i * bytes, static_cast<double>(records.norms[i]), records.factors[i]);
+        file_rows(*source_, records.x, rows.data(), n, threads);
     } catch (...) {
         while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
         throw;
     }
+    shown_ = rows_.size();
 }
 
-void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads,
-                     const std::function<void(int64_t)>& progress) {
+void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress) {
     const FairLock::Change change(lock_);
-    std::unique_lock<FairLock> writing(lock_);
-    encoder_ = std::move(encoder);
-    constexpr int64_t STRIDE = 8192;
-    std::exception_ptr interrupted;
-    std::vector<uint32_t> rows(STRIDE);
-    for (int64_t c = 0; c < rows_.chunks(); ++c) {
-        const int64_t used = rows_.used(c);
-        for (int64_t i = 0; i < used; ++i)
-            rows[static_cast<size_t>(i)] = static_cast<uint32_t>(c * rows_.chunk_rows() + i);
-        encode_rows(rows_.chunk(c).vectors, rows.data(), used, threads);
-        // An interrupt must not leave codes of two gains: the work is finished first.
-        try {
-            progress(used);
-        } catch (...) {
-            if (!interrupted) interrupted = std::current_exception();
-        }
+    const int64_t bytes = rows_.layout().has_codes() ? encoder->code_bytes() : 0, n = bytes ? rows_.size() : 0;
+    WipedVector<uint8_t> codes(static_cast<size_t>(n * bytes));
+    WipedVector<float> factors(static_cast<size_t>(n));
+    for (int64_t c = 0; bytes && c < rows_.chunks(); ++c) {
+        const int64_t first = c * rows_.chunk_rows();
+        encode_each(*encoder, rows_.chunk(c).vectors, rows_.used(c), threads,
+                    [&](int64_t i, const uint8_t* code, double, float factor) {
+                        std::memcpy(codes.data() + (first + i) * bytes, code, static_cast<size_t>(bytes));
+                        factors[static_cast<size_t>(first + i)] = factor;
+                    });
+        if (progress) progress(rows_.used(c));
     }
-    if (interrupted) std::rethrow_exception(interrupted);
+    // Nothing can fail from here on, and nobody sees codes of two gains.
+    std::unique_lock<FairLock> writing(lock_);
+    encoder_.swap(encoder);
+    for (int64_t row = 0; row < n; ++row)
+        write_code(rows_, static_cast<uint32_t>(row), codes.data() + row * bytes, factors[static_cast<size_t>(row)]);
 }
 
 // --- Searches
 
 Allowed Index::allowed_rows(const AllowedIds& allowed) const {
-    return allowed.ids ? Allowed(rows_, allowed.ids, allowed.n) : Allowed(rows_);
+    return allowed.ids ? Allowed(rows_, shown_, allowed.ids, allowed.n) : Allowed(rows_, shown_);
 }
 
 SearchWork Index::search(const SearchRequest& request, const Answers& answers) const {
@@ -241,22 +326,28 @@ SearchWork Index::search_radius(const float* query, float radius, const AllowedI
 
 // --- Records given back
 
+uint32_t Index::find(int64_t id) const {
+    const uint32_t row = rows_.find(id);
+    return row < shown_ ? row : Rows::NONE;
+}
+
 int64_t Index::size() const {
     std::shared_lock<FairLock> reading(lock_);
-    return rows_.size();
+    return shown_;
 }
 
 void Index::contains(const int64_t* ids, int64_t n, bool* out) const {
     std::shared_lock<FairLock> reading(lock_);
-    for (int64_t i = 0; i < n; ++i) out[i] = rows_.find(ids[i]) != Rows::NONE;
+    for (int64_t i = 0; i < n; ++i) out[i] = find(ids[i]) != Rows::NONE;
 }
 
 std::vector<int64_t> Index::ids() const {
     std::shared_lock<FairLock> reading(lock_);
-    std::vector<int64_t> all(static_cast<size_t>(rows_.size()));
-    for (int64_t c = 0, at = 0; c < rows_.chunks(); ++c) {
-        std::copy_n(rows_.chunk(c).ids, rows_.used(c), all.begin() + at);
-        at += rows_.used(c);
+    std::vector<int64_t> all(static_cast<size_t>(shown_));
+    for (int64_t c = 0, at = 0; at < shown_; ++c) {
+        const int64_t used = std::min(rows_.used(c), shown_ - at);
+        std::copy_n(rows_.chunk(c).ids, used, all.begin() + at);
+        at += used;
     }
     std::sort(all.begin(), all.end());
     return all;
@@ -266,7 +357,7 @@ void Index::get(const int64_t* ids, int64_t n, float* out) const {
     std::shared_lock<FairLock> reading(lock_);
     const int64_t d = rows_.layout().dim;
     for (int64_t i = 0; i < n; ++i) {
-        const uint32_t row = rows_.find(ids[i]);
+        const uint32_t row = find(ids[i]);
         if (row == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
         std::memcpy(out + i * d, rows_.vector(row), static_cast<size_t>(4 * d));
     }
@@ -275,7 +366,7 @@ void Index::get(const int64_t* ids, int64_t n, float* out) const {
 void Index::export_codes(const int64_t* ids, int64_t n, uint8_t* codes, float* norms, float* factors) const {
     std::shared_lock<FairLock> reading(lock_);
     for (int64_t i = 0; i < n; ++i) {
-        const uint32_t row = rows_.find(ids[i]);
+        const uint32_t row = find(ids[i]);
         if (row == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
         uint8_t* code = codes + i * encoder_->code_bytes();
         if (rows_.layout().has_codes())
@@ -291,7 +382,7 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
     std::shared_lock<FairLock> reading(lock_);
     std::mutex adding;
     const int64_t code_bytes = encoder_->code_bytes(), d = rows_.layout().dim;
-    parallel_for(rows_.size(), threads, 256, [&](int64_t begin, int64_t end) {
+    parallel_for(shown_, threads, 256, [&](int64_t begin, int64_t end) {
         digest::Sums sums;
         // A record: a tag, its id, then its vector; or, where vectors are not kept, all that is: norm, factor and code.
         const int64_t size = 9 + (d ? 4 * d : 8 + code_bytes);
@@ -315,7 +406,7 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
         std::lock_guard<std::mutex> turn(adding);
         sums.add_to(lanes);
     });
-    return rows_.size();
+    return shown_;
 }
 
 Index::Bytes Index::bytes() const {

@@ -66,17 +66,18 @@ class Index {
 public:
     Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source);
 
-    // Each either does all of its work or, when it throws, none.
-    // `progress`, if not empty, is told now and then of rows that a source has filed; it may throw, which undoes the
+    // Each either does all of its work or, when it throws, none. What takes long is made in pieces, or on a copy of the
+    // source, and searches come in between: until the call returns they may find some of its records changed and others
+    // not yet. `progress`, if not empty, is told now and then of rows that are done; it may throw, which undoes the
     // call.
     void add(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress = nullptr);
-    void update(const float* x, const int64_t* ids, int64_t n, int64_t threads);
-    int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown);
+    void update(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress = nullptr);
+    int64_t forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_t threads = 1,
+                   const Progress& progress = nullptr);
     // Codes as `export_codes` gave them.
     void add_codes(const CodedRecords& records, int64_t threads);
-    // All codes anew, for another gain. Calls progress(rows done) now and then; nobody else can look meanwhile.
-    void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads,
-                  const std::function<void(int64_t)>& progress);
+    // All codes for another gain. They are made while searches use the old ones, and exchanged at once.
+    void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress);
 
     // The k nearest to each query.
     SearchWork search(const SearchRequest& request, const Answers& answers) const;
@@ -108,12 +109,22 @@ public:
 private:
     Layout layout() const;
     Allowed allowed_rows(const AllowedIds& allowed) const;
-    // Some rows leave the source: all of them or, where there is no memory for it, none.
-    void leave_source(const uint32_t* rows, int64_t n, int64_t threads);
+    // The row of an id, if its record can be seen.
+    uint32_t find(int64_t id) const;
+    // Calls work(from, count) over [0, n) with the lock held, in pieces where the source allows it, or where nobody can
+    // see what is changed; between them readers get their turn, and `progress` is told.
+    template <class Work>
+    void in_pieces(int64_t n, int64_t threads, bool allowed, const Progress& progress, Work work);
+    // Replaces the source by a copy that was changed.
+    void install(std::unique_ptr<Source> changed);
+    // Rows with these ids, which must be new and no two the same; `before` is how many there were before the call.
+    void append_rows(const int64_t* ids, int64_t n, int64_t before, uint32_t* rows);
+    // Takes rows at the end back, those from `filed` on without asking the source to let them go.
+    void take_back(int64_t before, int64_t filed);
     void remove_row(uint32_t row);
-    // Tells the source of rows that were filled in; `x` is null where vectors are not kept.
-    void file_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads,
-                   const Progress& progress = nullptr);
+    // Tells a source of rows that were filled in; `x` is null where vectors are not kept.
+    void file_rows(Source& source, const float* x, const uint32_t* rows, int64_t n, int64_t threads,
+                   const Progress& progress = nullptr) const;
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
 
@@ -122,6 +133,7 @@ private:
     std::shared_ptr<const Encoder> encoder_;
     std::unique_ptr<Source> source_;
     Rows rows_;
+    int64_t shown_ = 0;  // the first rows, whose records can be seen; others are on their way in
     mutable FairLock lock_;
 };
 

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -39,6 +40,23 @@ Refusal refusing(Work work) {
         const char* why[] = {"present", "absent", "repeated"};
         return std::make_pair(std::string(why[refused.why]), refused.id);
     }
+}
+
+using Report = std::optional<std::function<void(int64_t)>>;
+
+// What a long call does now and then: it tells Python how far it is, and stops where a signal says so.
+Progress reporting(const Report& report) {
+    using Clock = std::chrono::steady_clock;
+    static constexpr auto PAUSE = std::chrono::milliseconds(20);
+    return [&report, last = Clock::now()](int64_t done) mutable {
+        const auto now = Clock::now();
+        if (!(report && done) && now - last < PAUSE) return;
+        last = now;
+        clear_registers();
+        nb::gil_scoped_acquire held;
+        if (report && done) (*report)(done);
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    };
 }
 
 AllowedIds allowed_ids(const std::optional<Ids>& ids) {
@@ -108,33 +126,27 @@ void bind_index(nb::module_& module) {
         .def("__len__", &Index::size, nb::call_guard<Unlocked>())
         .def(
             "add",
-            [](Index& self, Vectors x, Ids ids, int64_t threads, std::optional<std::function<void(int64_t)>> progress) {
+            [](Index& self, Vectors x, Ids ids, int64_t threads, const Report& progress) {
                 expect(rows(x) == rows(ids), "ids: wrong shape");
-                std::function<void(int64_t)> report;
-                if (progress)
-                    report = [&](int64_t done) {
-                        clear_registers();
-                        nb::gil_scoped_acquire held;
-                        (*progress)(done);
-                    };
-                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, report); });
+                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, reporting(progress)); });
             },
             "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a, "progress"_a.none() = nb::none())
         .def(
             "update",
             [](Index& self, Vectors x, Ids ids, int64_t threads) {
                 expect(rows(x) == rows(ids), "ids: wrong shape");
-                return refusing([&] { self.update(x.data(), ids.data(), rows(x), threads); });
+                return refusing([&] { self.update(x.data(), ids.data(), rows(x), threads, reporting({})); });
             },
             "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a)
         .def(
             "forget",
-            [](Index& self, Ids ids, bool ignore_unknown) {
+            [](Index& self, Ids ids, bool ignore_unknown, int64_t threads) {
                 int64_t gone = 0;
-                Refusal refusal = refusing([&] { gone = self.forget(ids.data(), rows(ids), ignore_unknown); });
+                Refusal refusal = refusing(
+                    [&] { gone = self.forget(ids.data(), rows(ids), ignore_unknown, threads, reporting({})); });
                 return std::make_pair(gone, refusal);
             },
-            "ids"_a.noconvert(), "ignore_unknown"_a)
+            "ids"_a.noconvert(), "ignore_unknown"_a, "threads"_a = 1)
         .def(
             "forget_one",
             [](Index& self, int64_t id) {
@@ -157,15 +169,11 @@ void bind_index(nb::module_& module) {
             "x"_a.none() = nb::none())
         .def(
             "reencode",
-            [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, std::function<void(int64_t)> progress) {
+            [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, const Report& progress) {
                 Unlocked released;
-                self.reencode(std::move(encoder), threads, [&](int64_t done) {
-                    clear_registers();
-                    nb::gil_scoped_acquire held;
-                    progress(done);
-                });
+                self.reencode(std::move(encoder), threads, reporting(progress));
             },
-            "encoder"_a, "threads"_a, "progress"_a)
+            "encoder"_a, "threads"_a, "progress"_a.none() = nb::none())
         .def(
             "search",
             [](const Index& self, const Matrix<const float>& queries, int64_t k, double effort,

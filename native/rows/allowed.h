@@ -10,10 +10,10 @@ namespace lethevec {
 
 class Allowed {
 public:
-    // Every row.
-    explicit Allowed(const Rows& rows) : rows_(rows), count_(rows.size()) {}
-    // The rows of these ids. Ids that are not present match nothing.
-    Allowed(const Rows& rows, const int64_t* ids, int64_t n);
+    // The first rows, which are all that can be seen.
+    Allowed(const Rows& rows, int64_t shown) : rows_(rows), count_(shown) {}
+    // Those of them that have these ids. Ids that are not present match nothing.
+    Allowed(const Rows& rows, int64_t shown, const int64_t* ids, int64_t n);
 
     int64_t count() const { return count_; }
     bool has(uint32_t row) const { return masks_.empty() || (masks_[row / BLOCK] >> (row % BLOCK) & 1); }

@@ -7,8 +7,7 @@
 namespace lethevec {
 
 HeldRows::HeldRows(const Rows& rows, const uint32_t* which, int64_t n)
-    : n_(n),
-      d_(rows.layout().dim),
+    : d_(rows.layout().dim),
       bytes_(rows.layout().code_bytes()),
       x_(n * d_),
       norms_(n),
@@ -22,8 +21,8 @@ HeldRows::HeldRows(const Rows& rows, const uint32_t* which, int64_t n)
     }
 }
 
-void HeldRows::put_back(Rows& rows, const uint32_t* which) {
-    for (int64_t i = 0; i < n_; ++i) {
+void HeldRows::put_back(Rows& rows, const uint32_t* which, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i) {
         if (d_) std::memcpy(rows.vector(which[i]), x_.at(i * d_), static_cast<size_t>(4 * d_));
         rows.set_norm(which[i], *norms_.at(i));
         write_code(rows, which[i], codes_.at(i * bytes_), *factors_.at(i));

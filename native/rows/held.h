@@ -9,12 +9,13 @@ namespace lethevec {
 class HeldRows {
 public:
     HeldRows(const Rows& rows, const uint32_t* which, int64_t n);
-    void put_back(Rows& rows, const uint32_t* which);
-    // The vectors, (n, dim); null where none are kept.
-    const float* vectors() { return d_ ? x_.at(0) : nullptr; }
+    // `count` of them from the `first` on; `which` are all of them.
+    void put_back(Rows& rows, const uint32_t* which, int64_t first, int64_t count);
+    // Their vectors from the i-th on; null where none are kept.
+    const float* vectors(int64_t i) { return d_ ? x_.at(i * d_) : nullptr; }
 
 private:
-    const int64_t n_, d_, bytes_;  // of a code
+    const int64_t d_, bytes_;  // of a code
     Wiped<float> x_, norms_, factors_;
     Wiped<uint8_t> codes_;
 };

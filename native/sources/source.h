@@ -45,7 +45,7 @@ private:
 
 // What a search asks of a source beside the queries themselves.
 struct Scope {
-    const Rows& rows;
+    const Rows& rows;        // while a change goes on, some of them may be in no source
     const Allowed& allowed;  // only these rows may be found
     int64_t k;
     double effort;
@@ -100,6 +100,15 @@ public:
         (void)n;
         return nullptr;
     }
+    // A copy without these rows, or null likewise. It never takes much longer than a new source of those that stay.
+    virtual std::unique_ptr<Source> copy_without(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads,
+                                                 const Progress& progress) const {
+        std::unique_ptr<Source> copy = copy_for(n);
+        if (copy) copy->leave(rows, which, n, threads, progress);
+        return copy;
+    }
+    // Whether a change may be made in pieces: `leave` never throws, and many rows cost as much as each of them.
+    virtual bool changes_in_pieces() const { return false; }
     // The last row is about to take the number of `row`, which has left.
     virtual void renumber(const Rows& rows, uint32_t last, uint32_t row) = 0;
 

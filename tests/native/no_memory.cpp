@@ -183,6 +183,15 @@ Seen look(const Index& index) {
     return seen;
 }
 
+std::vector<uint8_t> codes_of(const Index& index, const std::vector<int64_t>& ids) {
+    std::vector<uint8_t> codes(ids.size() * ((3 * DIM + 7) / 8));
+    std::vector<float> norms(ids.size()), factors(ids.size());
+    index.export_codes(ids.data(), static_cast<int64_t>(ids.size()), codes.data(), norms.data(), factors.data());
+    const auto* from = reinterpret_cast<const uint8_t*>(factors.data());
+    codes.insert(codes.end(), from, from + factors.size() * sizeof(float));
+    return codes;
+}
+
 // Lets one request after the other fail until the call succeeds; returns how many did.
 template <class Call>
 int64_t until_it_works(const Index& index, const std::string& what, Call call) {
@@ -256,6 +265,17 @@ void check(const std::string& kind) {
     failed +=
         until_it_works(*index, kind + ", update many", [&] { index->update(elsewhere.data(), several.data(), 30, 1); });
     failed += until_it_works(*index, kind + ", forget many", [&] { index->forget(going.data(), 90, false); });
+    // So many that pivots change a copy.
+    std::vector<int64_t> crowd;
+    for (int64_t number = 2000; number < 2700; ++number) crowd.push_back(id_of(number));
+    const std::vector<float> there = vectors(crowd, 0), then = vectors(crowd, 1);
+    look_for(there, crowd);
+    look_for(then, {});
+    failed += until_it_works(*index, kind + ", add a crowd", [&] { index->add(there.data(), crowd.data(), 700, 1); });
+    failed +=
+        until_it_works(*index, kind + ", update a crowd", [&] { index->update(then.data(), crowd.data(), 300, 1); });
+    failed += until_it_works(*index, kind + ", forget a crowd", [&] { index->forget(crowd.data(), 260, false); });
+    failed += until_it_works(*index, kind + ", forget most", [&] { index->forget(crowd.data() + 260, 440, false); });
     std::unique_ptr<Index> other = index_of(kind);
     const auto add = [&](const std::vector<int64_t>& of, uint64_t version) {
         other->add(vectors(of, version).data(), of.data(), static_cast<int64_t>(of.size()), 1);
@@ -268,10 +288,51 @@ void check(const std::string& kind) {
     std::printf("%s: %lld requests failed\n", kind.c_str(), static_cast<long long>(failed));
 }
 
+// All codes are made for another gain, or none.
+void check_reencoding() {
+    const auto usr = [](float gain) {
+        auto encoder = std::make_shared<Encoder>();
+        encoder->family = Family::usr;
+        encoder->dim = DIM;
+        encoder->bits = 3 * DIM;
+        encoder->frame = frame_of(3);
+        encoder->entry_gain = gain;
+        encoder->steps = 2;
+        return encoder;
+    };
+    constexpr int64_t RECORDS = 9000;  // of more than one chunk
+    std::vector<int64_t> ids;
+    for (int64_t number = 0; number < RECORDS; ++number) ids.push_back(id_of(number));
+    const std::vector<float> x = numbers(3, RECORDS * DIM);
+    const auto made = [&](float gain) {
+        auto index = std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, usr(gain), ScanSettings().make());
+        index->add(x.data(), ids.data(), RECORDS, 1);
+        return index;
+    };
+    const std::unique_ptr<Index> index = made(0.5f), other = made(0.01f);
+    needle_count = 0;
+    look_for(x, ids);
+    const int64_t failed = until_it_works(*index, "re-encoding", [&] { index->reencode(usr(0.01f), 1, nullptr); });
+    expect(index->raw_memory().size() == other->raw_memory().size() && look(*index) == look(*other) &&
+               codes_of(*index, ids) == codes_of(*other, ids),
+           "re-encoding: the codes are not those of an index that has always had this gain");
+    // And so where somebody stops it: nothing has changed then.
+    int told = 0;
+    try {
+        index->reencode(usr(0.5f), 1, [&](int64_t) {
+            if (++told == 2) throw std::runtime_error("stop");
+        });
+    } catch (const std::runtime_error&) {
+    }
+    expect(told == 2 && codes_of(*index, ids) == codes_of(*other, ids), "re-encoding: it was stopped, and left codes");
+    std::printf("re-encoding: %lld requests failed\n", static_cast<long long>(failed));
+}
+
 }  // namespace
 
 int main() {
     for (const char* kind : {"scan", "tables", "pivots", "refined", "void"}) check(kind);
+    check_reencoding();
     if (failures) std::printf("%d failures\n", failures);
     return failures ? 1 : 0;
 }

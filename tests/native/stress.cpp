@@ -185,7 +185,7 @@ private:
             index_.add(vectors_of(added, 0).data(), added.data(), count, threads);
             for (int64_t id : added) versions_[id] = 0;
 
-            std::vector<int64_t> some = pick(random, 1 + random.below(20));
+            std::vector<int64_t> some = pick(random, round % 16 == 11 ? 400 : 1 + random.below(20));
             index_.update(vectors_of(some, 1).data(), some.data(), static_cast<int64_t>(some.size()), threads);
             for (int64_t id : some) versions_[id] = 1;
 
@@ -352,10 +352,9 @@ private:
         index_.search({queries.data(), 1, K, 1.0, {}, 1}, {found.data(), distances.data()});
         expect(index_.size() == 0 && found[0] == -1, "an empty index found something", where_);
         const std::vector<uint8_t> rest = index_.raw_memory();
-        // 127: the largest id, which stands for none in cells.
-        expect(
-            std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0 || byte == 255 || byte == 127; }),
-            "an empty index holds bytes", where_);
+        // 127: the largest id, which stands for none in cells. 1: how many there are in the sample of the void.
+        const auto empty = [](uint8_t byte) { return byte <= 1 || byte == 255 || byte == 127; };
+        expect(std::all_of(rest.begin(), rest.end(), empty), "an empty index holds bytes", where_);
         const int64_t id = std::numeric_limits<int64_t>::min();
         index_.add(queries.data(), &id, 1, 1);
         index_.search({queries.data(), 1, K, 1.0, {}, 1}, {found.data(), distances.data()});

@@ -87,17 +87,20 @@ public:
           arena_(ARENA + 12 * static_cast<size_t>(cells_.count())),
           keys_(arena_.take<float>(static_cast<size_t>(cells_.count()))) {}
 
-    SearchWork run(int64_t wanted, std::vector<uint32_t>& found) {
+    // False where there are fewer rows than are wanted.
+    bool run(int64_t wanted, std::vector<uint32_t>& found, SearchWork& work) {
         prepare();
         CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, likely_first(), arena_);
         find_path(order);
+        if (first_rows_ < wanted) return false;
         find_limit(wanted);
         set_limits();
         const auto referred = static_cast<int64_t>(best_.size());
         take_overlooked(found);
         const int64_t refined = referred + judge(found);
         const CellShape& shape = cells_.shape();
-        return {seen_, refined, 0, seen_ * shape.first_bytes() + refined * shape.second_bytes()};
+        work = {seen_, refined, 0, seen_ * shape.first_bytes() + refined * shape.second_bytes()};
+        return true;
     }
 
 private:
@@ -129,7 +132,7 @@ private:
 
     // About how many cells it takes to see the first rows, and some more: where they do not do, more have to be put in
     // order.
-    int64_t likely_first() const { return 4 + 3 * plan_.first * cells_.filled() / (2 * rows_.size()); }
+    int64_t likely_first() const { return 4 + 3 * plan_.first * cells_.filled() / (2 * pivots_.filed_); }
 
     float base_of(uint32_t c) const {
         const float* origin = pivots_.origins_.row(c);
@@ -142,7 +145,7 @@ private:
         const int64_t sure = std::min(plan_.probed, order.size());
         bases_.reserve(static_cast<size_t>(sure));
         // As if cells were of one size, and some more.
-        const int64_t usual = rows_.size() / (cells_.filled() * PAIR) + 2;
+        const int64_t usual = pivots_.filed_ / (cells_.filled() * PAIR) + 2;
         pairs_.reserve(static_cast<size_t>(usual * sure + CELL_AHEAD));
         // A list is two steps away: its head, then where that points to.
         for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
@@ -316,13 +319,20 @@ private:
     int64_t seen_ = 0;
 };
 
+// While a change goes on, there are rows that are not filed: they have not come yet, or have left.
 SearchWork Pivots::candidates(const Scope& scope, Sought& sought) const {
-    const int64_t allowed = scope.allowed.count();
+    const int64_t allowed = std::min(scope.allowed.count(), filed_);
     std::vector<uint32_t>& found = sought.candidates.rows;
-    const Plan plan = plan_for(settings_.probes, cells_.filled(), scope.rows.size(), allowed, scope.k, scope.effort);
-    if (allowed > plan.few) return Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found);
-    scope.allowed.each([&](uint32_t row) { found.push_back(row); });
-    return {allowed, 0, 0, 0};
+    SearchWork work;
+    if (allowed == 0) return work;
+    const Plan plan = plan_for(settings_.probes, cells_.filled(), filed_, allowed, scope.k, scope.effort);
+    if (allowed > plan.few && Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found, work))
+        return work;
+    scope.allowed.each([&](uint32_t row) {
+        if (filed(row)) found.push_back(row);
+    });
+    work.scanned = static_cast<int64_t>(found.size());
+    return work;
 }
 
 }  // namespace lethevec

@@ -1,6 +1,7 @@
 #include "sources/pivots/pivots.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "hashing/direction.h"
@@ -52,6 +53,44 @@ std::unique_ptr<Source> Pivots::copy_for(int64_t n) const {
     return std::unique_ptr<Source>(new Pivots(*this));
 }
 
+std::unique_ptr<Source> Pivots::copy_without(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads,
+                                             const Progress& progress) const {
+    if (n < WORTH_A_COPY || !sooner_rebuilt(rows, which, n))
+        return Source::copy_without(rows, which, n, threads, progress);
+    RowSet leaving(rows.size());
+    for (int64_t i = 0; i < n; ++i) leaving.add(which[i]);
+    std::vector<uint32_t> staying;
+    staying.reserve(static_cast<size_t>(std::max<int64_t>(0, filed_ - n)));
+    for (uint32_t row = 0; row < rows.size(); ++row)
+        if (filed(row) && !leaving.has(row)) staying.push_back(row);
+    auto made = std::make_unique<Pivots>(settings_);
+    // The numbers that rows get when the others are gone: to give them out must not need memory.
+    made->pieces_.resize((staying.size() + PIECE_ROWS - 1) / PIECE_ROWS);
+    for (Piece& piece : made->pieces_) made->fill_piece(piece);
+    const Progress still_there = [&](int64_t) { progress(0); };
+    made->add(NewRows(rows, staying.data(), static_cast<int64_t>(staying.size()), nullptr, *settings_.encoder), threads,
+              still_there);
+    return made;
+}
+
+// In comparisons of a row with a centre, as shares of all rows with all centres. A centre that goes, or moves because
+// the sample that it is the mean of has changed, has the rows of its cell compared with all centres, and all other rows
+// with itself. A new structure has every row that stays compared with every centre that stays.
+bool Pivots::sooner_rebuilt(const Rows& rows, const uint32_t* which, int64_t n) const {
+    if (void_ || n >= filed_) return false;
+    int64_t pivots = 0, homes = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        pivots += is_pivot(rows.id(which[i]));
+        homes += samples_ && filed(which[i]) && home(which[i]).pivot;
+    }
+    const auto centres = static_cast<double>(centres_.size()), all = static_cast<double>(filed_);
+    const double gone = static_cast<double>(pivots) / centres, stay = 1.0 - static_cast<double>(n) / all;
+    // Samples change where one of them leaves, and where one comes whose pivot is gone.
+    const double changes = static_cast<double>(homes) + (samples_ ? gone * all * stay * SAMPLED_SHARE : 0.0);
+    const double moved = 1.0 - std::exp(-changes / centres);
+    return gone * stay + (1.0 - gone) * moved * (1.0 + stay) > REBUILD_FROM * stay * (1.0 - gone);
+}
+
 // --- Where rows are
 // ----------------------------------------------------------------------------------------------------
 
@@ -69,10 +108,14 @@ bool Pivots::find(uint32_t row, uint32_t& cell, uint32_t& slot) const {
 void Pivots::take_piece(uint32_t row) {
     const size_t p = row / PIECE_ROWS;
     if (p >= pieces_.size()) pieces_.resize(p + 1);
-    if (samples_ && pieces_[p].homes.empty()) pieces_[p].homes.resize(PIECE_ROWS);
-    if (pieces_[p].links.empty()) pieces_[p].links.resize(PIECE_ROWS);
+    fill_piece(pieces_[p]);
     ++pieces_[p].rows;
     ++filed_;
+}
+
+void Pivots::fill_piece(Piece& piece) const {
+    if (samples_ && piece.homes.empty()) piece.homes.resize(PIECE_ROWS);
+    if (piece.links.empty()) piece.links.resize(PIECE_ROWS);
 }
 
 // From the end alone: rows have no gaps, but those that a call is about to fill, and filling one must not need memory.
@@ -237,7 +280,6 @@ void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress
     const Rows& rows = added.rows;
     const uint32_t* which = added.which;
     const int64_t n = added.n, before = centres_.size();
-    const float* x = added.vectors(0, n, threads, nullptr);  // they are kept
     int64_t taken = 0, placed = 0;
     bool ends_void = false;
     Change change;
@@ -248,7 +290,7 @@ void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress
         Wiped<float> z(d_);
         for (int64_t i = 0; i < n; ++i) {
             if (!is_pivot(rows.id(which[i]))) continue;
-            geometry(x + i * d_, 1, z.at(0));
+            geometry(rows.vector(which[i]), 1, z.at(0));
             double norm = 0.0;
             active().norms(z.at(0), d_, 1, &norm);
             append_centre(rows.id(which[i]), z.at(0), norm);
@@ -269,7 +311,7 @@ void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress
             plan_own(rows, change.changed, {}, {}, threads, progress, change.moves);
             plan_takeovers(rows, change.changed, planned, {}, threads, progress, change.moves);
         }
-        place(rows, which, n, x, change.gone, threads, progress, placed);
+        place(rows, which, n, change.gone, threads, progress, placed);
         prepare_moves(change.moves);
         numbers.reserve(static_cast<size_t>(ends_void ? centres_.size() : 0));
         make_moves(rows, change.moves, progress);
@@ -290,15 +332,15 @@ void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress
     refresh();
 }
 
-void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, const CentreNumbers& without,
-                   int64_t threads, const Progress& progress, int64_t& placed) {
+void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& without, int64_t threads,
+                   const Progress& progress, int64_t& placed) {
     const int64_t most = std::min(n, STRIDE);
     Wiped<float> z(most * d_), distances(most);
     Wiped<uint32_t> cells(most);
     for (int64_t at = 0; at < n; at += most) {
         const int64_t some = std::min(most, n - at);
         parallel_for(some, threads, GRAIN, [&](int64_t begin, int64_t end) {
-            geometry(x + (at + begin) * d_, end - begin, z.at(begin * d_));
+            for (int64_t i = begin; i < end; ++i) geometry(rows.vector(which[at + i]), 1, z.at(i * d_));
             centres_.nearest(z.at(begin * d_), end - begin, without, cells.at(begin), distances.at(begin));
         });
         for (int64_t i = 0; i < some; ++i, ++placed)

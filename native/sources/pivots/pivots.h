@@ -54,6 +54,8 @@ public:
     // Many that leave together cost less than one by one, and never more than to file again those that stay.
     void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) override;
     std::unique_ptr<Source> copy_for(int64_t n) const override;
+    std::unique_ptr<Source> copy_without(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads,
+                                         const Progress& progress) const override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     using Source::candidates;
     SearchWork candidates(const Scope& scope, Sought& sought) const override;
@@ -76,6 +78,9 @@ private:
     // Changes of fewer rows are made in place, and so are those of so small a share of the rows that a copy would take
     // longer than the change.
     static constexpr int64_t WORTH_A_COPY = 256, WORTH_A_COPY_SHARE = 16384;
+    // Of the work that a new structure takes; what is done besides to change an old one makes up for the rest.
+    static constexpr double REBUILD_FROM = 0.6;
+    static constexpr double SAMPLED_SHARE = 1.0 / 16;
     // What has become of a cell: other rows, other members that its origin is the mean of, another origin.
     static constexpr uint8_t CHANGED = 1, SAMPLE = 2, MOVED = 4;
 
@@ -132,6 +137,7 @@ private:
     const Home& home(uint32_t row) const { return pieces_[row / PIECE_ROWS].homes[row % PIECE_ROWS]; }
     bool filed(uint32_t row) const;
     void take_piece(uint32_t row);
+    void fill_piece(Piece& piece) const;
     void release_piece(uint32_t row);
 
     // z: the vector, or its direction under cosine.
@@ -143,8 +149,10 @@ private:
     // Of those of these rows that are pivots, ascending.
     CentreNumbers centres_of(const Rows& rows, const uint32_t* which, int64_t n) const;
     HashedId hashed(int64_t id) const { return {siphash(settings_.key, static_cast<uint64_t>(id)), id}; }
-    void place(const Rows& rows, const uint32_t* which, int64_t n, const float* x, const CentreNumbers& without,
-               int64_t threads, const Progress& progress, int64_t& placed);
+    void place(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& without, int64_t threads,
+               const Progress& progress, int64_t& placed);
+    // Whether a new structure of those that stay takes less than to let these go.
+    bool sooner_rebuilt(const Rows& rows, const uint32_t* which, int64_t n) const;
     // A row is filed without a code, which `recode` makes.
     void put(int64_t id, uint32_t row, const float* z, uint32_t cell, float distance);
     void take_out(int64_t id, uint32_t row, const float* z);

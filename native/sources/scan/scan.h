@@ -19,6 +19,7 @@ public:
 
     void add(const NewRows&, int64_t, const Progress&) override {}
     void leave(const Rows&, const uint32_t*, int64_t, int64_t, const Progress&) override {}
+    bool changes_in_pieces() const override { return true; }
     void renumber(const Rows&, uint32_t, uint32_t) override {}
 
     using Source::candidates;

@@ -78,7 +78,7 @@ public:
           threshold_(TableQuery::MOST, plan.rank),
           run_(tables.tables_[0].run()),
           run_shift_(__builtin_ctzll(static_cast<uint64_t>(run_))),
-          filtered_(scope.allowed.count() != rows_.size()),
+          filtered_(!scope.allowed.masks().empty() && scope.allowed.count() != rows_.size()),
           masks_(scope.allowed.masks()),
           found_(found),
           known_(tables.tables() > 1 ? rows_.size() : 0, found) {

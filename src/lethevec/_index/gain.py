@@ -109,12 +109,10 @@ class Gain:
     def count(self, counts: NormCounts, native: core.Index, threads: int) -> bool:
         """From now on norms are counted like this; all codes are made again if the mean has moved. Whether it has.
 
-        If that cannot be done, nothing has changed. An interrupt is raised when it is done: see `counts`.
+        If that cannot be done, or is interrupted, nothing has changed.
         """
-        moved, interrupt = self._set_mean(counts.mean_norm(), native, threads) if self.follows else (False, None)
+        moved = self.follows and self._set_mean(counts.mean_norm(), native, threads)
         self.counts = counts
-        if interrupt is not None:
-            raise interrupt
         return moved
 
     def count_without_following(self, x: F32) -> None:
@@ -130,23 +128,12 @@ class Gain:
         """Begin with this mean norm, in an index without records."""
         self._set_mean(mean_norm, native, 1)
 
-    def _set_mean(self, mean_norm: float, native: core.Index, threads: int) -> tuple[bool, BaseException | None]:
-        """Make all codes again for this mean norm, if it is another one; whether it is, and what interrupted it.
-
-        Codes of two gains must never be seen, so an interrupt waits until the work is finished.
-        """
+    def _set_mean(self, mean_norm: float, native: core.Index, threads: int) -> bool:
+        """Make all codes again for this mean norm, if it is another one; whether it is. All of them or none."""
         if mean_norm == self.mean_norm:
-            return False, None
+            return False
         encoder = native_encoder(self._config.hasher(mean_norm), self._config.metric)
-        interrupts: list[BaseException] = []
         with Progress(len(native), "re-encoding for a new mean norm", unit="vectors") as progress:
-
-            def advance(count: int) -> None:
-                try:
-                    progress.advance(count)
-                except BaseException as interrupt:
-                    interrupts.append(interrupt)
-
-            native.reencode(encoder, threads, advance)
+            native.reencode(encoder, threads, progress.advance)
         self.mean_norm = mean_norm
-        return True, interrupts[0] if interrupts else None
+        return True

@@ -335,8 +335,7 @@ class Index:
         try:
             self._gain.count(counts, self._records.native, workers)
         except BaseException:
-            if self._gain.counts is not counts:
-                undo()
+            undo()
             raise
 
     def _passing(self, vectors: npt.ArrayLike) -> AbstractContextManager[F32]:

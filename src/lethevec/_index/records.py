@@ -59,30 +59,35 @@ class Records:
         return vectors
 
     def add(self, x: F32, ids: I64, threads: int) -> None:
-        """Add records; if they are refused, nothing has changed."""
+        """Add records; if they are refused, or the call is interrupted, nothing has changed."""
         if self._passes_threshold(len(self) + len(x)):
             self._refuse_known(ids)  # before everything is made again for nothing
-        self._fit(len(self) + len(x))
-        try:
-            with _progress(self.source, len(x)) as advance:
-                refuse(self.native.add(x, ids, threads, advance))
-        except BaseException:
-            self._fit(len(self))
-            raise
+            made, source = self._made_again(len(self) + len(x), self.ids())
+            _add(made, source, x, ids, threads)
+            self.native, self.source = made, source
+        else:
+            _add(self.native, self.source, x, ids, threads)
 
     def forget(self, ids: I64, *, ignore_unknown: bool = False) -> int:
-        """Forget records; how many there were."""
-        gone, refusal = self.native.forget(ids, ignore_unknown)
+        """Forget records; how many there were. If the call is interrupted, nothing has changed."""
+        leaving = len(ids)
+        if isinstance(self._config.source, Auto):
+            present = self.contains(ids)
+            leaving = int(present.sum())
+            if self._passes_threshold(len(self) - leaving):
+                self._refuse_unusable(ids, present, ignore_unknown)
+                left = np.setdiff1d(self.ids(), ids, assume_unique=True)
+                self.native, self.source = self._made_again(len(left), left)
+                return leaving
+        gone, refusal = self.native.forget(ids, ignore_unknown, resolve_threads(None, leaving))
         refuse(refusal)
-        self._fit(len(self))
         return gone
 
     def forget_one(self, id: int) -> bool:
         """Forget a single record, faster; whether there was one."""
-        if not self.native.forget_one(id):
-            return False
-        self._fit(len(self))
-        return True
+        if self._passes_threshold(len(self) - 1):
+            return self.forget(np.array([id], dtype=np.int64), ignore_unknown=True) == 1
+        return self.native.forget_one(id)
 
     def columns(self) -> list[npt.NDArray[Any]]:
         """Everything that a snapshot holds of the records: by ascending id, ids and vectors, or ids, norms, factors
@@ -108,29 +113,38 @@ class Records:
         known = self.contains(ids)
         if known.any():
             refuse(("present", int(ids[known.argmax()])))
-        unique, counts = np.unique(ids, return_counts=True)
-        if len(unique) < len(ids):
-            refuse(("repeated", int(unique[(counts > 1).argmax()])))
+        _refuse_repeated(ids)
 
-    def _fit(self, records: int) -> None:
-        """Where the number of records decides on the source: make the other one, if it is its turn.
+    def _refuse_unusable(self, ids: I64, present: npt.NDArray[np.bool_], ignore_unknown: bool) -> None:
+        if not (ignore_unknown or present.all()):
+            refuse(("absent", int(ids[present.argmin()])))
+        _refuse_repeated(ids[present])
+
+    def _made_again(self, records: int, ids: I64) -> tuple[core.Index, Chosen]:
+        """Where the number of records decides on the source: another index, for as many records, with these in it.
 
         Searches that have begun go on in the old one, which is wiped when the last of them ends.
         """
-        if not self._passes_threshold(records):
-            return
-        old, ids = self.native, self.ids()
         source = chosen(self._config, records)
         made = self._empty(source)
         if len(ids):
-            vectors = np.empty((len(ids), self._config.dim), dtype=np.float32)
+            vectors = self.vectors(ids)
             try:
-                refuse(old.get(ids, vectors))
-                with _progress(source, len(ids)) as advance:
-                    refuse(made.add(vectors, ids, resolve_threads(None, len(ids)), advance))
+                _add(made, source, vectors, ids, resolve_threads(None, len(ids)))
             finally:
                 vectors.fill(0)
-        self.native, self.source = made, source
+        return made, source
+
+
+def _add(native: core.Index, source: Chosen, x: F32, ids: I64, threads: int) -> None:
+    with _progress(source, len(x)) as advance:
+        refuse(native.add(x, ids, threads, advance))
+
+
+def _refuse_repeated(ids: I64) -> None:
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        refuse(("repeated", int(unique[(counts > 1).argmax()])))
 
 
 def refuse(refusal: tuple[str, int] | None) -> None:
