@@ -22,7 +22,7 @@ class Record:
     """
 
     id: int | str
-    vector: npt.NDArray[np.float32]
+    vector: npt.NDArray[np.float32] | None
     subject: str | None = None
     payload: dict[str, Any] | None = None
 

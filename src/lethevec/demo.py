@@ -148,7 +148,9 @@ def files(folder: Path) -> list[Path]:
 
 def neighbours(db: lethevec.Store, word: str) -> str:
     """The nearest words, the word itself left out."""
-    return ", ".join(str(hit.id) for hit in db.search(db.get([word])[0].vector, k=8)[0][1:])
+    [record] = db.get([word])
+    assert record.vector is not None
+    return ", ".join(str(hit.id) for hit in db.search(record.vector, k=8)[0][1:])
 
 
 def count_present(path: Path, vectors: F32) -> int:

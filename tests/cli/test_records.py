@@ -192,7 +192,7 @@ def test_what_npz_cannot_hold_is_refused(run, tmp_path, vectors, monkeypatch):
 
 
 def test_a_store_that_changes_meanwhile(vectors, tmp_path):
-    record = lethevec._store.Record(1, vectors[0], None, None)
+    record = lethevec.Record(1, vectors[0], None, None)
     with pytest.raises(lethevec.errors.IncompleteWriteError, match="expected 2 records, got 1"):
         arrays.write_npy(io.BytesIO(), iter([record]), 2, 6)
 

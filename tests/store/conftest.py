@@ -90,6 +90,7 @@ def unaccounted() -> Callable[[Path], dict[str, int]]:
 def account(path: Path) -> dict[str, int]:
     data = read_through(path)
     size = int.from_bytes(data[16:18], "big")
+    size = 65536 if size == 1 else size
     pages = {number: data[(number - 1) * size : number * size] for number in range(1, len(data) // size + 1)}
     found: Counter[str] = Counter()
     seen: set[int] = set()

@@ -16,7 +16,8 @@ from lethevec import Pivots, Tables
 from lethevec._forgetting.residue import MemorySource, Needle, search
 from lethevec._index.kept import KeptCodes
 from lethevec._store import Store
-from lethevec.errors import FormatError, ParameterError
+from lethevec._store.codes import Codes
+from lethevec.errors import ParameterError
 
 from .conftest import account, read_through
 
@@ -40,10 +41,6 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def version(path: Path) -> int:
-    return int.from_bytes(path.read_bytes()[60:64], "big")
-
-
 def change(path: Path, sql: str, *parameters: object) -> None:
     connection = sqlite3.connect(path)
     connection.execute(sql, parameters)
@@ -59,14 +56,14 @@ def in_file(db: Store) -> list[bytes]:
 def kept(db: Store) -> dict[int, bytes]:
     """What is kept of each record, by row."""
     connection = db._session.connection
-    slots = dict(connection.execute("SELECT slot, row FROM records"))
-    codes = db._session.tables.codes.of(list(slots))
+    slots = dict(connection.execute("SELECT slot, number FROM records"))
+    codes = db._codes.of(list(slots))
     return {row: code for row, code in zip(slots.values(), codes, strict=True) if code is not None}
 
 
 def memory(db: Store) -> list:
     """Ids, codes, norms and factors as the index has them."""
-    index = db._mirror.engine
+    index = db._mirror.index
     ids = index.ids()
     n = len(ids)
     codes = np.empty((n, -(-index.config.bits // 8)), dtype=np.uint8)
@@ -117,9 +114,8 @@ class TestOpening:
     def test_not_kept_where_they_are_quickly_made(self, make, vectors, tmp_path, index, layout):
         db = make(index=index)
         db.add(vectors, ids=range(40))
-        assert db._session.tables.codes.names == ()
+        assert not db._codes.present
         db.close()
-        assert version(tmp_path / "people.lethe") == (2 if layout == "sealed" else 1)
 
     def test_a_reader_takes_up_codes_with_the_records(self, make, vectors, taken):
         db = make(index=USR)
@@ -190,12 +186,13 @@ class TestNothingIsTrusted:
         report = db.verify(receipt)
         assert report["codes"].passed
         assert "39 codes" in report["codes"].detail
-        keeper, codes = db._keeper, db._session.tables.codes
+        keeper, codes = db._codes.keeper, db._codes
         packed = np.frombuffer(codes.read([5])[0], dtype=np.uint8)[None, :].copy()
         packed[0, -1] ^= 0xFF
         packed[:, :8] = keeper._checks(vectors[4:5], packed)  # by somebody who can write to the file, and knows how
         with db._session.transaction():
-            codes.put([5], [packed.tobytes()])
+            [row] = db._session.tables.wrap([5], [packed.tobytes()])
+            db._session.connection.execute("REPLACE INTO main.codes VALUES (5, ?)", (row,))
         db.close()
         report = make().verify(receipt)
         assert not report
@@ -243,11 +240,13 @@ class TestNothingIsTrusted:
         make(read_only=True)
         assert taken.pop() == 0
 
-    def test_a_version_without_its_table(self, make, vectors, tmp_path, layout):
-        make(index=USR).close()
+    def test_a_store_without_its_table_gets_it(self, make, vectors, taken, tmp_path, layout):
+        db = make(index=USR)
+        db.add(vectors, ids=range(40))
+        before = kept(db)
+        db.close()
         change(tmp_path / "people.lethe", "DROP TABLE codes")
-        with pytest.raises(FormatError, match="expected the table codes in a store of version"):
-            make()
+        assert kept(make()) == before
 
 
 class TestForgetting:
@@ -274,7 +273,7 @@ class TestForgetting:
         db = make(index=USR, metric="cosine")
         db.add(vectors, ids=range(40))
         receipt = db.forget([7])
-        [code] = db._keeper.codes(vectors[7:8])
+        [code] = db._codes.keeper.codes(vectors[7:8])
         (tmp_path / "people.lethe-new").write_bytes(b"before" + code + b"after")
         report = db.verify(receipt, vectors=vectors[7])
         assert report["residue"].passed is False
@@ -287,7 +286,7 @@ class TestForgetting:
         fresh.add(vectors[:39], ids=range(39))
         old = kept(db)
         raw = in_file(db)
-        monkeypatch.setattr(Store, "_fill_codes", lambda self: None)  # as if it were killed there
+        monkeypatch.setattr(Codes, "fill", lambda self: None)  # as if it were killed there
         db.forget([39])
         assert kept(db) == {}
         assert found_in(tmp_path, [*raw, *old.values()]) == []
@@ -337,28 +336,24 @@ def batches_that_fail(vectors: np.ndarray):
     raise ValueError("stop")
 
 
-class TestVersions:
-    def test_an_older_store_gets_the_table(self, make, vectors, taken, tmp_path, layout):
-        """A store from before codes were kept is what a backup is: without the table, and of the older version."""
+class TestTheTable:
+    def test_a_backup_gets_the_table(self, make, vectors, taken, tmp_path, layout):
+        """A backup has no codes."""
         db = make(index=USR)
         db.add(vectors, ids=range(40))
         before, rows = memory(db), kept(db)
         db.backup(tmp_path / "old.lethe")
         db.close()
-        old = tmp_path / "old.lethe"
-        assert version(old) == (2 if layout == "sealed" else 1)
         if layout == "sealed":
             shutil.copy(tmp_path / "people.lethe-keys-vault", tmp_path / "old.lethe-keys-vault")
         reader = make("old.lethe", read_only=True)
-        assert reader._keeper is None
+        assert reader._codes.keeper is None
         assert memory(reader) == before
         reader.close()
-        assert version(old) == (2 if layout == "sealed" else 1)
         again = make("old.lethe")
         assert taken.pop() == 40
         assert kept(again) == rows
         again.close()
-        assert version(old) == (4 if layout == "sealed" else 3)
         make("old.lethe", read_only=True)
         assert taken.pop() == 0
 
@@ -381,7 +376,7 @@ class TestVersions:
         db.add(vectors, ids=range(40))
         db.backup(tmp_path / "one")
         with db._session.transaction():
-            db._session.tables.codes.clear()
+            db._codes.clear()
         db.backup(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
@@ -397,9 +392,9 @@ class TestVersions:
         code = """
             import resource, signal, sys
             from lethevec._store import open as open_store
-            from lethevec._store import base
+            from lethevec._store import codes
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            base._CODES = 4
+            codes._PART = 4
             limit = int(sys.argv[2])
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             with open_store(sys.argv[1]) as db:

@@ -79,13 +79,13 @@ def held(db: Store) -> dict[str, int]:
 def check_codes(db: Store) -> None:
     """Every record has a code in the file once the store is open, and it is what the vector gives: the search for
     leftovers cannot know codes of every gain, but what is neither this nor zero is found by `account`."""
-    found = list(db._session.tables.read_from_row(0, 1 << 20))
-    codes = db._session.tables.codes.of([record.slot for record in found])
+    found = list(db._session.tables.read_from(0, 1 << 20))
+    codes = db._codes.of([record.slot for record in found])
     assert None not in codes
     if found:
-        rows = np.array([record.row for record in found])
+        rows = np.array([record.number for record in found])
         made = np.array([np.frombuffer(record.vector, dtype="<f4") for record in found])
-        assert db._keeper.differing(made, rows, codes) == 0
+        assert db._codes.keeper.differing(made, rows, codes) == 0
     (count,) = db._session.connection.execute("SELECT count(*) FROM main.codes").fetchone()
     assert count == len(found)
 
@@ -140,7 +140,7 @@ def test_kill_9(tmp_path: Path, kills: int, encrypt: bool, index: dict | None):
             assert verify_chain(db.receipts(all_kinds=True))
             assert find_leftovers(folder, vectors=[vector(n) for n in sorted(gone)[-400:]]) == []
             assert account(path) == {}
-            gains.add(db._mirror.engine.stats()["mean_norm"])
+            gains.add(db._mirror.index.stats()["mean_norm"])
             if index is not None:
                 check_codes(db)
             if live:

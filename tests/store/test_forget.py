@@ -15,7 +15,7 @@ import pytest
 from lethevec._forgetting.receipts import Receipt
 from lethevec._forgetting.residue import MemorySource, search, vector_needles
 from lethevec._forgetting.verify import verify_chain, verify_receipt
-from lethevec._store.ids import row_of
+from lethevec._store.ids import number_of
 from lethevec.errors import (
     ErasureIncompleteError,
     FormatError,
@@ -41,7 +41,7 @@ def filled(make, vectors):
 
 class TestErasure:
     def test_by_id(self, filled, vectors, tmp_path, leftovers, unaccounted, layout):
-        sought = {"vectors": vectors[3:4], "ids": [IDS[3], row_of(IDS[3])], "texts": [PAYLOADS[3]["note"][-20:]]}
+        sought = {"vectors": vectors[3:4], "ids": [IDS[3], number_of(IDS[3])], "texts": [PAYLOADS[3]["note"][-20:]]}
         assert bool(leftovers(tmp_path, **sought)) == (layout == "plain"), (
             "the search would find it, and what is sealed not"
         )
@@ -204,7 +204,7 @@ class TestIncomplete:
     def reader(self, filled):
         connection = sqlite3.connect(filled.path, isolation_level=None)
         connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM vectors").fetchone()
+        connection.execute("SELECT * FROM store").fetchone()
         yield connection
         connection.close()
 
@@ -218,7 +218,8 @@ class TestIncomplete:
         assert filled.receipts() == []
         if layout == "plain":
             assert leftovers(tmp_path, vectors=vectors[3:4]), "the bytes are still there, as the error says"
-        assert reader.execute("SELECT count(*) FROM vectors").fetchone() == (40,)
+        table = "sealed" if layout == "sealed" else "vectors"
+        assert reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (40,)
         with pytest.raises(ErasureIncompleteError):
             filled.forget(IDS[4], timeout=0.1)
         with pytest.raises(ErasureIncompleteError) as caught:
@@ -258,7 +259,7 @@ class TestIncomplete:
         (receipt,) = db.receipts()
         assert receipt.records == 1
         assert receipt["residue"]["records"] == 0  # its bytes are no longer known to anybody
-        assert receipt["residue"]["pages"] == db.path.stat().st_size // 4096
+        assert receipt["residue"]["pages"] == db.path.stat().st_size // db._session.page_size
         assert leftovers(tmp_path, vectors=vectors[3:4], ids=IDS[3:4]) == []
         assert unaccounted(db.path) == {}
         assert db.verify(receipt, vectors=vectors[3], ids=[IDS[3]])
@@ -350,8 +351,8 @@ class TestReceipts:
         if layout == "plain":
             connection.execute("UPDATE vectors SET vector = ? WHERE slot = 9", (vectors[0].tobytes(),))
         else:  # sealed records cannot be forged; one can be put in the place of another
-            (another,) = connection.execute("SELECT vector FROM vectors WHERE slot = 8").fetchone()
-            connection.execute("UPDATE vectors SET vector = ? WHERE slot = 9", (another,))
+            (another,) = connection.execute("SELECT record FROM sealed WHERE slot = 8").fetchone()
+            connection.execute("UPDATE sealed SET record = ? WHERE slot = 9", (another,))
         connection.commit()
         connection.close()
         if layout == "sealed":

@@ -221,8 +221,8 @@ class SealedCodeHistories(SealedHistories):
 
 def kept_codes(db):
     """What is kept of every record, by row."""
-    slots = dict(db._session.connection.execute("SELECT slot, row FROM records"))
-    return dict(zip(slots.values(), db._session.tables.codes.of(list(slots)), strict=True))
+    slots = dict(db._session.connection.execute("SELECT slot, number FROM records"))
+    return dict(zip(slots.values(), db._codes.of(list(slots)), strict=True))
 
 
 TestHistories = Histories.TestCase

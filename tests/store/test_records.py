@@ -7,10 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lethevec import Index, Tables
+from lethevec import KEEP, Index, Tables
 from lethevec._index.config import Config
-from lethevec._store import KEEP
-from lethevec._store.ids import row_of
+from lethevec._store.ids import number_of
 from lethevec.errors import (
     FileError,
     IdError,
@@ -62,13 +61,12 @@ class TestAddAndGet:
         assert sorted((r.id for r in db), key=str) == [5, 7, 9, "p", "q", "x"]
         assert all(type(r.id) in (int, str) for r in db)
 
-    def test_iteration_is_in_row_order_and_in_parts(self, make, vectors, monkeypatch):
+    def test_iteration_is_in_the_order_of_ids_and_in_parts(self, make, vectors, monkeypatch):
         monkeypatch.setattr("lethevec._store.reading._PART", 7)
         db = make()
-        ids = [f"name-{i}" for i in range(20)] + list(range(20))
-        db.add(vectors, ids=ids)
-        assert [r.id for r in db] == sorted(ids, key=row_of)
-        assert [r.id for r in db][:20] == list(range(20))
+        numbers, names = [2**62 + 1, 2**63 - 1, *range(18)], [f"name-{i}" for i in range(20)]
+        db.add(vectors, ids=names + numbers)
+        assert [r.id for r in db] == db.ids() == sorted(numbers) + sorted(names)
 
     def test_a_load_holds_one_batch_at_a_time(self, make):
         """What Python holds at most does not grow with the number of batches, but for eight bytes a record."""
@@ -159,7 +157,7 @@ class TestRefused:
 
     def test_two_ids_with_one_row(self, make, vectors):
         db = make()
-        twin = row_of("name")
+        twin = number_of("name")
         db.add(vectors[0], ids="name")
         assert twin not in db
         with pytest.raises(IdError, match="there already"):
@@ -167,14 +165,20 @@ class TestRefused:
         with pytest.raises(UnknownIdError):
             db.forget(twin)
         with pytest.raises(IdError, match="share one"):
-            db.add(vectors[1:3], ids=["other", row_of("other")])
+            db.add(vectors[1:3], ids=["other", number_of("other")])
 
-    def test_no_ids(self, make, vectors):
+    def test_no_ids_are_no_error(self, make, vectors):
         db = make()
-        for call in (db.get, db.forget, lambda ids: db.update(ids=ids, subjects="s")):
-            with pytest.raises(IdError, match="expected at least one id, got none"):
-                call([])
-        assert db.receipts() == []
+        db.add(vectors, ids=range(40))
+        before = db.digest()
+        assert db.get([]) == []
+        db.update(ids=[], subjects="s")
+        receipt = db.forget([])
+        assert receipt.records == 0
+        assert db.verify(receipt)
+        assert db.digest() == before
+        with pytest.raises(IdError, match="expected the ids of the records to update, got none"):
+            db.update(vectors)
 
     def test_unknown_ids(self, make, vectors):
         db = make()
@@ -362,8 +366,8 @@ class TestSearch:
         db.close()
         again = make(dim=16, index=options)
         kept = Index(16, "l2", **options).config
-        assert again._session.row.configuration == kept.canonical().decode()
-        assert without_key(again._mirror.engine.config) == without_key(kept)
+        assert again._session.state.configuration == kept.canonical().decode()
+        assert without_key(again._mirror.index.config) == without_key(kept)
         assert again.search(data[:20], k=5).ids.tolist() == before.ids.tolist()
         again.update(ids=[3], vectors=data[4] * 2)
         again.forget([1, 2])
@@ -374,7 +378,7 @@ class TestSearch:
         names = [f"n{i}" for i in range(30)]
         ids = [*names, 9, 3, 40]
         db.add(np.ones((33, 2)), ids=ids)
-        expected = sorted(ids, key=row_of)
+        expected = sorted(ids, key=number_of)
         assert expected[:3] == [3, 9, 40]
         assert expected[3:] != names  # not the order of insertion, and not that of the alphabet
         assert expected[3:] != sorted(names)
@@ -382,7 +386,7 @@ class TestSearch:
             assert db.search([1, 0], k).ids[0].tolist() == expected[:k]
 
     def test_the_order_of_string_ids_never_changes(self):
-        assert [row_of(name) for name in ("alice", "bob", "é", "x" * 100)] == ROWS
+        assert [number_of(name) for name in ("alice", "bob", "é", "x" * 100)] == ROWS
 
     def test_shapes_and_fillers(self, make, vectors):
         db = make()
@@ -391,7 +395,7 @@ class TestSearch:
         assert list(hits) == [[], []]
         db.add(vectors[:1], ids=["a"], subjects="s", payloads=[{"n": 1}])
         hits = db.search(vectors[0], k=3)
-        assert hits.ids.tolist() == [["a", None, None]]
+        assert hits.ids.tolist() == [["a", -1, -1]]
         assert hits.distances.tolist() == [[0.0, np.inf, np.inf]]
         assert hits.payloads[0, 0] == {"n": 1}
         (hit,) = hits[0]

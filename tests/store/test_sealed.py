@@ -12,9 +12,9 @@ import pytest
 from lethevec._forgetting.residue import MemorySource, Needle, search
 from lethevec._store import open as open_store
 from lethevec._store.checkpoint import Checkpointer
-from lethevec._store.ids import row_of
+from lethevec._store.ids import number_of
 from lethevec._store.ledger import Ledger
-from lethevec._store.sealing import number_of, seal, unseal
+from lethevec._store.sealing import key_number, seal, unseal
 from lethevec._store.vault import Vault
 from lethevec.errors import (
     ErasureIncompleteError,
@@ -61,7 +61,7 @@ def living_keys(keys):
 def rows_of(path):
     """What a database holds of records and of the digest, as it lies there."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    sealed = [vector for (vector,) in connection.execute("SELECT vector FROM vectors ORDER BY slot")]
+    sealed = [vector for (vector,) in connection.execute("SELECT record FROM sealed ORDER BY slot")]
     (state,) = connection.execute("SELECT digest FROM store").fetchone()
     connection.close()
     return sealed, state
@@ -79,7 +79,7 @@ class TestAtRest:
     def test_nothing_is_in_the_clear(self, filled, vectors, tmp_path, leftovers):
         filled.add(vectors[:3] + 1, ids=[2**61 + 12345, 2**60 + 54321, 10**15 + 7])
         filled.backup(tmp_path / "backup")
-        sought = [*IDS, *(row_of(id) for id in IDS), 2**61 + 12345, 2**60 + 54321, 10**15 + 7]
+        sought = [*IDS, *(number_of(id) for id in IDS), 2**61 + 12345, 2**60 + 54321, 10**15 + 7]
         texts = [*SUBJECTS, *(payload["note"] for payload in PAYLOADS)]
         for _ in range(2):
             assert leftovers(tmp_path, vectors=[*vectors, *(vectors[:3] + 1)], ids=sought, texts=texts) == []
@@ -90,7 +90,7 @@ class TestAtRest:
         db.add(vectors, ids=IDS, subjects=SUBJECTS)
         assert not db.encrypted
         assert leftovers(tmp_path, vectors=vectors[:1])
-        assert leftovers(tmp_path, ids=[row_of(IDS[0])])
+        assert leftovers(tmp_path, ids=[number_of(IDS[0])])
 
     def test_it_is_said_and_kept(self, filled, make):
         assert filled.encrypted
@@ -113,23 +113,23 @@ class TestAtRest:
 
     def test_each_record_has_a_key_of_its_own(self, filled, keys):
         sealed, state = rows_of(filled.path)
-        numbers = [number_of(one) for one in [*sealed, state]]
+        numbers = [key_number(one) for one in [*sealed, state]]
         assert len(set(numbers)) == 41
         living = living_keys(keys)
         assert set(living) == set(numbers)
         assert len(set(living.values())) == 41
         for one in sealed:
             for number in numbers[:5]:
-                if number != number_of(one):
+                if number != key_number(one):
                     with pytest.raises(FormatError, match="expected what was sealed"):
                         unseal(one, living[number])
 
     def test_a_changed_record_is_refused(self, filled, make):
         filled.close()
         connection = sqlite3.connect(filled.path)
-        (sealed,) = connection.execute("SELECT vector FROM vectors WHERE slot = 7").fetchone()
+        (sealed,) = connection.execute("SELECT record FROM sealed WHERE slot = 7").fetchone()
         changed = sealed[:30] + bytes([sealed[30] ^ 1]) + sealed[31:]
-        connection.execute("UPDATE vectors SET vector = ? WHERE slot = 7", (changed,))
+        connection.execute("UPDATE sealed SET record = ? WHERE slot = 7", (changed,))
         connection.commit()
         connection.close()
         with pytest.raises(FormatError, match="expected what was sealed with it, got other bytes: damaged"):
@@ -139,7 +139,7 @@ class TestAtRest:
     def test_other_things_in_place_of_records(self, filled, make, value):
         filled.close()
         connection = sqlite3.connect(filled.path)
-        connection.execute("UPDATE vectors SET vector = ? WHERE slot = 7", (value,))
+        connection.execute("UPDATE sealed SET record = ? WHERE slot = 7", (value,))
         connection.commit()
         connection.close()
         with pytest.raises(FormatError, match="damaged"):
@@ -171,7 +171,7 @@ class TestCopies:
             assert db.subjects() == filled.subjects()
         # And not by other means: whatever key is left opens none of them.
         left = living_keys(keys)
-        closed = [one for one in sealed if number_of(one) not in left]
+        closed = [one for one in sealed if key_number(one) not in left]
         assert len(closed) == 10
         # Nor can the old digest be used to test guesses.
         for one in [*closed, *([state] if state else [])]:
@@ -235,7 +235,7 @@ class TestCopies:
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
         sealed, state = rows_of(tmp_path / "a")
         assert state == b"", "a digest would tell something about records that are forgotten later"
-        assert [number_of(one) for one in sealed] == sorted(number_of(one) for one in sealed)
+        assert [key_number(one) for one in sealed] == sorted(key_number(one) for one in sealed)
 
 
 class TestForgetting:
@@ -245,17 +245,17 @@ class TestForgetting:
         receipt = filled.forget(IDS[7])
         after = living_keys(keys)
         gone = set(before) - set(after)
-        assert gone == {number_of(sealed[7]), number_of(state)}
+        assert gone == {key_number(sealed[7]), key_number(state)}
         needles = [Needle("key", before[number]) for number in gone]
         needles += [Needle("sealed", sealed[7]), Needle("state", state)]
         sources = [MemorySource(path.name, read_through(path)) for path in tmp_path.iterdir() if path.is_file()]
         assert search(sources, needles).findings == []
-        assert search(sources, [Needle("another", before[number_of(sealed[8])])]).findings, "it would be found"
+        assert search(sources, [Needle("another", before[key_number(sealed[8])])]).findings, "it would be found"
         assert "people.lethe-keys-vault" in receipt["residue"]["searched"]
 
     @pytest.mark.parametrize(
         ("owner", "name"),
-        [(Vault, "destroy"), (Checkpointer, "run"), (Ledger, "settle")],
+        [(Vault, "destroy"), (Checkpointer, "run"), (Ledger, "sign")],
         ids=["key", "row", "receipt"],
     )
     @pytest.mark.parametrize("later", ["next call", "next open"])
@@ -294,7 +294,7 @@ class TestForgetting:
 
     def test_a_trace_of_the_key_stops_the_receipt(self, filled, keys, vectors, tmp_path):
         sealed, _ = rows_of(filled.path)
-        (tmp_path / "people.lethe-journal").write_bytes(b"....." + living_keys(keys)[number_of(sealed[3])])
+        (tmp_path / "people.lethe-journal").write_bytes(b"....." + living_keys(keys)[key_number(sealed[3])])
         with pytest.raises(ErasureIncompleteError, match=r"record key in people.lethe-journal"):
             filled.forget(IDS[3])
         assert filled.receipts() == []
@@ -399,7 +399,7 @@ class TestVault:
         seen = set()
         for id in IDS[:4]:
             filled.forget(id)
-            seen.add(number_of(rows_of(filled.path)[1]))
+            seen.add(key_number(rows_of(filled.path)[1]))
             assert sum(number < 2 for number in living_keys(keys)) == 1
         assert seen == {0, 1}
         filled.close()

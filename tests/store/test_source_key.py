@@ -12,7 +12,7 @@ import pytest
 from lethevec import Auto, Index, Pivots, Scan
 from lethevec._index.sources import key_of, with_key
 from lethevec._native import core
-from lethevec._store import Store, base
+from lethevec._store import Store, opening
 from lethevec._store import open as open_store
 from lethevec.errors import FormatError, ParameterError
 
@@ -35,7 +35,7 @@ def queries() -> np.ndarray:
 
 def used_key(db: Store) -> bytes:
     """The key that the index in memory works with."""
-    return bytes.fromhex(key_of(db._mirror.engine.config.source))
+    return bytes.fromhex(key_of(db._mirror.index.config.source))
 
 
 def seed_key(seed: int = 0) -> bytes:
@@ -66,14 +66,14 @@ def change(path: Path, sql: str, *parameters: object) -> None:
 
 
 def pivots(db: Store) -> list[int]:
-    ids, real, *_ = core.testing.pivot_cells(db._mirror.engine._native)
+    ids, real, *_ = core.testing.pivot_cells(db._mirror.index._native)
     return sorted(ids[real.astype(bool)].tolist())
 
 
 def answers(found: Store | Index, queries: np.ndarray) -> tuple[list, list]:
     """At an effort so low that it shows which cells there are."""
     hits = found.search(queries, 5, effort=0.1)
-    return [[-1 if id is None else id for id in line] for line in hits.ids.tolist()], hits.distances.tolist()
+    return [list(line) for line in hits.ids.tolist()], hits.distances.tolist()
 
 
 class TestDrawn:
@@ -115,13 +115,13 @@ class TestDrawn:
         one, two = make("one.lethe", index=PIVOTS), make("two.lethe", index=PIVOTS)
         assert one.config == two.config
         assert key_of(one.config.source) is None
-        assert one._session.row.configuration == two._session.row.configuration
-        assert used_key(one).hex() not in one._session.row.configuration
+        assert one._session.state.configuration == two._session.state.configuration
+        assert used_key(one).hex() not in one._session.state.configuration
         for db in (one, two):
             db.add(many, ids=range(200))
         assert one.digest() == two.digest()
         same = Index(8, "l2", **PIVOTS)
-        assert same.config.canonical().decode() == one._session.row.configuration
+        assert same.config.canonical().decode() == one._session.state.configuration
         assert one.config == same.config.with_key(None)
 
     @pytest.mark.parametrize("options", [{"source": "scan"}, {"source": "tables"}, {"family": "usr", "bits": 32}])
@@ -163,7 +163,7 @@ class TestDrawn:
         fresh.add(many[stay], ids=stay, subjects="s")
         assert answers(fresh, queries) == answers(db, queries)
         assert pivots(fresh) == pivots(db)
-        assert fresh._mirror.engine.stats() == db._mirror.engine.stats()
+        assert fresh._mirror.index.stats() == db._mirror.index.stats()
         assert fresh.digest() == db.digest()
 
 
@@ -234,8 +234,8 @@ def test_two_stores_give_the_same_backup(many, tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-class TestOlder:
-    """Stores from before there was the table."""
+class TestWithoutTheTable:
+    """A backup, for instance."""
 
     @pytest.fixture
     def older(self, make, many) -> Path:
@@ -265,9 +265,9 @@ class TestOlder:
             put_key(connection, key)
             raise sqlite3.OperationalError("database or disk is full")
 
-        put_key = base.put_key
+        put_key = opening.put_key
         with monkeypatch.context() as patch:
-            patch.setattr(base, "put_key", fail)
+            patch.setattr(opening, "put_key", fail)
             db = make()
         assert used_key(db) == seed_key()
         assert db.verify(db.forget([3]))

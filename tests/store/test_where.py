@@ -136,7 +136,7 @@ def test_a_subject_is_found_by_its_index(make):
 
     sql, parameters = compile_where({"$subject": "alice"})
     plan = db._session.connection.execute(
-        f"EXPLAIN QUERY PLAN SELECT row FROM records WHERE {sql}", parameters
+        f"EXPLAIN QUERY PLAN SELECT number FROM records WHERE {sql}", parameters
     ).fetchall()
     assert "records_subject" in str(plan)
 

@@ -5,7 +5,7 @@ A record is a sequence of fields, each `tag (1 byte) || length (uint64 LE) || co
 | tag | content |
 |---|---|
 | `i` or `s` | the id: an int64 (8 bytes LE), or the UTF-8 of a string; exactly one of them |
-| `v` | the vector, float32 LE, as it was added (not normalised) |
+| `v` | the vector, float32 LE, as it was added (not normalised); absent when there is none |
 | `u` | the subject, UTF-8; absent when there is none |
 | `p` | the payload, canonical JSON in UTF-8; absent when there is none |
 
@@ -29,10 +29,10 @@ __all__ = ["canonical_json", "configuration_bytes", "decode_record", "encode_rec
 _FIELD = struct.Struct("<cQ")
 _INT = struct.Struct("<q")
 _HEAD = _FIELD.size
-_SUBJECT, _PAYLOAD = b"up"
+_VECTOR, _SUBJECT, _PAYLOAD = b"vup"
 
 
-def encode_record(id: int | str, vector: bytes, subject: str | None = None, payload: str | None = None) -> bytes:
+def encode_record(id: int | str, vector: bytes | None, subject: str | None = None, payload: str | None = None) -> bytes:
     """The encoding of one record; `vector` as float32 LE bytes, `payload` as canonical JSON text.
 
     >>> encode_record(7, b"") == encode_record("7", b"")
@@ -42,11 +42,11 @@ def encode_record(id: int | str, vector: bytes, subject: str | None = None, payl
     """
     if isinstance(id, str):
         text = id.encode()
-        encoding = _FIELD.pack(b"s", len(text)) + text + _FIELD.pack(b"v", len(vector)) + vector
+        encoding = _FIELD.pack(b"s", len(text)) + text
     else:
-        encoding = (
-            _FIELD.pack(b"i", 8) + id.to_bytes(8, "little", signed=True) + _FIELD.pack(b"v", len(vector)) + vector
-        )
+        encoding = _FIELD.pack(b"i", 8) + id.to_bytes(8, "little", signed=True)
+    if vector is not None:
+        encoding += _FIELD.pack(b"v", len(vector)) + vector
     if subject is not None:
         text = subject.encode()
         encoding += _FIELD.pack(b"u", len(text)) + text
@@ -56,21 +56,23 @@ def encode_record(id: int | str, vector: bytes, subject: str | None = None, payl
     return encoding
 
 
-def decode_record(encoding: bytes) -> tuple[int | str, bytes, str | None, str | None]:
+def decode_record(encoding: bytes) -> tuple[int | str, bytes | None, str | None, str | None]:
     """What `encode_record` was given: id, vector, subject, payload. Anything else is a `FormatError`.
 
     >>> decode_record(encode_record(7, b"1234", "alice"))
     (7, b'1234', 'alice', None)
+    >>> decode_record(encode_record(7, None, "alice"))
+    (7, None, 'alice', None)
     """
     # Straight on, field by field: a sealed store does this for every record when it is opened.
     try:
         tag, size = _FIELD.unpack_from(encoding, 0)
-        after = _HEAD + size
-        vector_tag, size = _FIELD.unpack_from(encoding, after)
-        at = after + _HEAD + size
-        vector = encoding[after + _HEAD : at]
-        subject = payload = None
+        at = after = _HEAD + size
+        vector = subject = payload = None
         end = len(encoding)
+        if at < end and encoding[at] == _VECTOR:
+            at = after + _HEAD + _FIELD.unpack_from(encoding, after)[1]
+            vector = encoding[after + _HEAD : at]
         if at < end and encoding[at] == _SUBJECT:
             begin = at + _HEAD
             at = begin + _FIELD.unpack_from(encoding, at)[1]
@@ -79,9 +81,9 @@ def decode_record(encoding: bytes) -> tuple[int | str, bytes, str | None, str | 
             begin = at + _HEAD
             at = begin + _FIELD.unpack_from(encoding, at)[1]
             payload = encoding[begin:at].decode()
-        if at != end or vector_tag != b"v" or (tag != b"s" and (tag != b"i" or after != _HEAD + _INT.size)):
+        if at != end or (tag != b"s" and (tag != b"i" or after != _HEAD + _INT.size)):
             raise FormatError(
-                f"record: expected id, vector, perhaps subject and payload in {end} bytes, got other fields: damaged"
+                f"record: expected an id, perhaps vector, subject and payload in {end} bytes, got other fields: damaged"
             )
         id = _INT.unpack_from(encoding, _HEAD)[0] if tag == b"i" else encoding[_HEAD:after].decode()
     except (UnicodeDecodeError, OverflowError, struct.error) as error:

@@ -77,7 +77,7 @@ class KeptCodes:
     def restore(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
         """Add records with what was kept of them, None for nothing; which of them had to be encoded.
 
-        The gain is not followed: `settle` has to be called when all are there. Refuses as `add` does.
+        The gain is not followed: `follow_gain` has to be called when all are there. Refuses as `add` does.
         """
         index = self._index
         usable = np.array([type(row) is bytes and len(row) == self.width for row in kept], dtype=np.bool_)
@@ -95,19 +95,11 @@ class KeptCodes:
             index._gain.count_without_following(x)
             return ~right
 
-    def settle(self) -> bool:
+    def follow_gain(self) -> bool:
         """Follow the gain after `restore`; whether it moved, and all codes are others than were kept."""
         index = self._index
         with index._changing:
             return index._gain.catch_up(index._native, resolve_threads(None))
-
-    def moves(self, ids: I64) -> bool:
-        """Whether the gain would move if these records were forgotten."""
-        index = self._index
-        if not index._gain.follows:
-            return False
-        with index._changing.unchanged(), index._leaving(ids) as (_, leaving):
-            return index._gain.after(leaving=leaving).mean_norm() != self.gain
 
     def differing(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> int:
         """How many of these kept codes are there and are not what their vectors give, made anew."""
@@ -186,7 +178,7 @@ class KeptCodes:
     def _adopt(self, packed: U8, x: F32) -> None:
         """Set the gain of an empty index: the one that most codes were made with, or else that of these vectors.
 
-        It is a guess that saves work: `settle` counts.
+        It is a guess that saves work: `follow_gain` counts.
         """
         index = self._index
         if not index._gain.follows:

@@ -1,15 +1,12 @@
 """The durable store: SQLite underneath, erasure that can be proved. The only place that imports sqlite3.
 
-Read in this order: `schema` (the tables), `session` (files, lock, transactions), `tables` (records in the clear),
-`sealed` and `vault` (records under keys), `codes` (those that are dear to make), `collection` (the operations),
-`checkpoint` and `pages` (how bytes really go), `erasing` and `ledger` (receipts), `mirror` (the index in memory),
-`checking` (verify), `backups`; `diagnosis` says whether this machine's SQLite will do.
+Read in this order: `store` (the public calls), `opening`, `schema` (the tables), `session` (files, transactions),
+`tables` with `plain` and `sealed` (records), `changes`, `mirror` (the index in memory), `codes` (those that are slow to
+make), `selecting`, `reading` and `searching`, `forgetting`, `erasing`, `checkpoint` and `pages` (how bytes really go),
+`ledger` (receipts), `checking` (verify), `backups`; `diagnosis` says whether this machine's SQLite will do.
 """
 
-from .collection import Store, open
 from .diagnosis import SqliteFacts, sqlite_facts
-from .hits import Hit, Hits
-from .rows import Record
-from .writing import KEEP
+from .store import Store, open
 
-__all__ = ["KEEP", "Hit", "Hits", "Record", "SqliteFacts", "Store", "open", "sqlite_facts"]
+__all__ = ["SqliteFacts", "Store", "open", "sqlite_facts"]

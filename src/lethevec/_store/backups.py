@@ -1,8 +1,8 @@
 """Canonical copies, and what to do when an old one comes back.
 
-A backup is a fresh database: pages of 4,096 bytes, records in ascending row order in slots from 1, no receipts, no
-erasures, counters as if the records had been added once and nothing else. The same configuration and records give the
-same bytes (under the same version of SQLite, whose number is in every file header).
+A backup is a fresh database: records by ascending number (see `ids`) in slots from 1, no receipts, no erasures,
+counters as if the records had been added once and nothing else. The same configuration and records give the same bytes
+(under the same version of SQLite, whose number is in every file header).
 
 A backup of a sealed store has the sealed records as they are, by the number of their keys, and no digest; it opens with
 the vault alone. The same sealed records give the same bytes.
@@ -22,16 +22,15 @@ from .._durable import sync_folder
 from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt
 from .._progress import Progress
+from .._record import Record
 from ..errors import FileError, FormatError, IncompleteWriteError, KeysError, ReceiptError
+from .configuration import read_configuration
 from .connection import connect, pragma, translated
 from .copying import building
 from .files import RawFile
 from .ids import Id
-from .rows import Record
-from .schema import PLAIN, SEALED, create_tables, prepare_file, read_store_row
-from .sealed import SealedTables
+from .schema import create_tables, prepare_file, read_state, vault_of
 from .session import Session
-from .tables import PlainTables
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,7 +58,8 @@ def _write(session: Session, path: Path) -> None:
     with translated(path):
         connection = connect(path, "rwc")
         try:
-            prepare_file(connection, SEALED if session.tables.sealed else PLAIN)
+            dim = read_configuration(session.state.configuration, session.path).dim
+            prepare_file(connection, dim, sealed=session.tables.sealed)
             # If it dies, the half-written file is thrown away, so a journal would protect nothing.
             pragma(connection, "journal_mode=OFF")
             connection.execute("BEGIN IMMEDIATE")
@@ -77,18 +77,18 @@ def _copy(session: Session, target: sqlite3.Connection) -> None:
     # One snapshot of the source for all parts: a writer may go on meanwhile, though its erasures wait for us.
     session.connection.execute("BEGIN")
     try:
-        row = read_store_row(session.connection, session.path, session.tables)
+        state = read_state(session.connection, session.path, session.tables)
         # The digest of a sealed store stays out: it would tell something about records that are forgotten later.
-        vault = session.tables.vault.id if isinstance(session.tables, SealedTables) else None
-        digest = row.digest.to_bytes() if vault is None else b""
-        (count,) = session.connection.execute("SELECT count(*) FROM vectors").fetchone()
-        create_tables(target, row.configuration, digest, next_slot=count + 1, vault=vault)
+        vault = vault_of(session.connection, session.path)
+        digest = state.digest.to_bytes() if vault is None else b""
+        (count,) = session.connection.execute(f"SELECT count(*) FROM {session.tables.main_table}").fetchone()
+        create_tables(target, state.configuration, digest, next_slot=count + 1, vault=vault)
         with Progress(count, "copying", unit="records") as progress:
-            for written in session.tables.copy_to(PlainTables(target, session.path), _PART):
+            for written in session.tables.copy_to(target, _PART):
                 progress.advance(written)
     finally:
         session.connection.execute("ROLLBACK")
-    expected = row.digest.count if row.digest_known else count
+    expected = state.digest.count if state.digest_known else count
     if progress.done != expected:
         raise FormatError(f"{session.path}: expected {expected} records, got {progress.done}: the file is damaged")
 

@@ -13,13 +13,13 @@ from .._forgetting.verify import Verification, chain_keys, check_trust, verify_c
 from .._progress import Progress
 from .._vectors import as_vectors
 from ..errors import KeysError, MissingDependencyError
+from .batch import as_arrays
 from .checkpoint import BusyError
-from .engine import Keeper
+from .codes import Codes
 from .erasing import living, sources
 from .ids import Id
 from .ledger import Ledger, current_key
 from .pages import scrub, wal_state
-from .rows import to_arrays
 from .session import Session
 
 __all__ = ["verify_live"]
@@ -35,7 +35,7 @@ def verify_live(
     subject: str | None,
     vectors: npt.ArrayLike | None,
     dim: int,
-    keeper: Keeper | None = None,
+    codes: Codes,
     *,
     key: bytes | None = None,
     anchor: Anchor | None = None,
@@ -53,8 +53,8 @@ def verify_live(
         return report
     audit = _audit_key(report, ledger, receipt)
     _check_rows(report, session, receipt, audit)
-    if keeper is not None:
-        _check_codes(report, session, keeper, dim)
+    if codes.keeper is not None:
+        _check_codes(report, session, codes, dim)
     _check_unused(report, session)
     if audit is not None and (ids or subject is not None):
         _check_about(report, receipt, audit, ids, subject)
@@ -63,8 +63,8 @@ def verify_live(
     if vectors is not None:
         given = as_vectors(vectors, dim)
         needles += [needle for vector in given for needle in vector_needles(vector)]
-        if keeper is not None:
-            needles += [Needle("code", code) for code in keeper.codes(given)]
+        if codes.keeper is not None:
+            needles += [Needle("code", code) for code in codes.keeper.codes(given)]
     if needles:
         _check_residue(report, session, needles)
     return report
@@ -119,19 +119,19 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
     erased = frozenset(receipt["erased"])
     erased_subject = receipt["asked"].get("subject")
     seen = session.data_version()
-    fresh = MultisetHash(session.row.digest.configuration)
+    fresh = MultisetHash(session.state.digest.configuration)
     back = 0
-    row = 0
-    with Progress(session.row.digest.count, "checking", unit="records") as progress:
-        while part := session.tables.read_from_row(row, _PART):
+    number = 0
+    with Progress(session.state.digest.count, "checking", unit="records") as progress:
+        while part := session.tables.read_from(number, _PART):
             fresh.add(record.encoding() for record in part)
             if audit is not None:
                 for record in part:
                     same_subject = record.subject is not None and audit.tag_subject(record.subject) == erased_subject
                     back += same_subject or audit.tag_id(record.id) in erased
-            row = part[-1].row + 1
+            number = part[-1].number + 1
             progress.advance(len(part))
-    kept, made = session.row.digest.digest(), fresh.digest()
+    kept, made = session.state.digest.digest(), fresh.digest()
     if session.data_version() != seen:
         report.add("digest", None, "another process wrote while the rows were read; ask again")
         return
@@ -145,7 +145,7 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
         report.add("absent", False, f"{back} records of these ids or of this subject are in the store")
     else:
         report.add("absent", True, f"none of the {receipt.records} erased records is in the store")
-    writes = session.row.version - receipt["version"]
+    writes = session.state.version - receipt["version"]
     if writes:
         report.add("digest after", None, f"the store has been written to {writes} times since")
     elif audit.tag_digest(made) == receipt["digest"]["after"]:
@@ -154,16 +154,19 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
         report.add("digest after", False, "the rows give another digest than the receipt names")
 
 
-def _check_codes(report: Verification, session: Session, keeper: Keeper, dim: int) -> None:
-    """Make every code anew: a check beside it shows that it was damaged, not that somebody put another."""
+def _check_codes(report: Verification, session: Session, codes: Codes, dim: int) -> None:
+    """Make every code again: a check beside it shows that it was damaged, not that somebody put another."""
+    assert codes.keeper is not None
     seen = session.data_version()
-    differing = row = kept = 0
-    while part := session.tables.read_from_row(row, _PART):
-        numbers, vectors = to_arrays([r.row for r in part], [r.vector for r in part], dim, session.path)
-        codes = session.tables.codes.of([record.slot for record in part])
-        differing += keeper.differing(vectors, numbers, codes)
-        kept += sum(code is not None for code in codes)
-        row = part[-1].row + 1
+    differing = number = kept = 0
+    while part := session.tables.read_from(number, _PART):
+        whole = [record for record in part if record.vector is not None]
+        if whole:
+            numbers, vectors = as_arrays([r.number for r in whole], [r.vector for r in whole], dim, session.path)
+            found = codes.of([record.slot for record in whole])
+            differing += codes.keeper.differing(vectors, numbers, found)
+            kept += sum(code is not None for code in found)
+        number = part[-1].number + 1
     if session.data_version() != seen:
         report.add("codes", None, "another process wrote while they were read; ask again")
     elif differing:

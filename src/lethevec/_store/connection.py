@@ -21,9 +21,8 @@ from urllib.parse import quote
 
 from ..errors import FileError, FormatError, IncompleteWriteError, StoreLockedError, UnsupportedError
 
-__all__ = ["PAGE_SIZE", "connect", "pragma", "translated", "use_wal"]
+__all__ = ["connect", "pragma", "translated", "use_wal"]
 
-PAGE_SIZE = 4096
 _MIN_SQLITE = (3, 35, 0)
 
 # setting, value to write, value to read back

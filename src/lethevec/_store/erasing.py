@@ -28,15 +28,16 @@ from .._forgetting.residue import (
     vector_needles,
 )
 from ..errors import ErasureIncompleteError, FileError
+from .batch import Stored
 from .checkpoint import BusyError
+from .codes import Codes, code_columns
 from .connection import translated
 from .copying import remove_unfinished
 from .files import FileSource, RawFile
 from .ledger import Ledger
 from .pages import owner
-from .rows import Stored
 from .session import Session
-from .tables import PlainTables
+from .tables import RecordTables
 
 __all__ = ["Eraser", "Traces"]
 
@@ -50,18 +51,20 @@ class Traces:
     needles: dict[bytes, Needle] = field(default_factory=dict)  # each once, by its bytes
     sampled: int = 0
 
-    def take(self, records: Iterable[Stored], every: int, tables: PlainTables) -> None:
+    def take(self, records: Iterable[Stored], every: int, tables: RecordTables, codes: Codes) -> None:
         """Note the bytes of every so many of these records."""
         for place, record in enumerate(records):
             if place % every == 0 and self.sampled < _SAMPLE:
                 self.sampled += 1
-                self._note(vector_needles(np.frombuffer(record.vector, dtype="<f4"), own_only=True))
+                if record.vector is not None:
+                    self._note(vector_needles(np.frombuffer(record.vector, dtype="<f4"), own_only=True))
                 self._note(id_needles(record.id, own_only=True))
                 if record.subject is not None:
                     self._note(text_needles(record.subject, "subject"))
                 if record.payload is not None:
                     self._note(text_needles(record.payload, "payload"))
                 self._note(tables.traces(record))
+                self._note(codes.traces(record))
 
     def _note(self, needles: list[Needle]) -> None:
         for needle in needles:
@@ -116,12 +119,26 @@ class Eraser:
         self._traces: dict[int, Traces] = {}
         self._whole_files: set[int] = set()
         self._tried = True  # whether something waits that was tried before, perhaps by an earlier process
+        session.participants.append(self)
 
     def remember(self, number: int, traces: Traces, *, whole_files: bool) -> None:
         """Keep what an erasure is to be searched for; `whole_files`: in every byte, not only in rewritten pages."""
         self._traces[number] = traces
         if whole_files:
             self._whole_files.add(number)
+
+    def mark(self) -> frozenset[int]:
+        """Which erasures are known."""
+        return frozenset(self._traces)
+
+    def undo(self, mark: Any) -> None:
+        """Those that were noted since did not come to be."""
+        for number in self._traces.keys() - mark:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        self._traces.pop(number, None)
+        self._whole_files.discard(number)
 
     def complete(self, timeout: float) -> dict[int, Receipt]:
         """Finish every waiting erasure and sign for it, or say what is in the way; nothing to do is fine."""
@@ -140,7 +157,7 @@ class Eraser:
                 scrubbed = session.checkpointer.run(timeout)
                 numbers = list(self._ledger.waiting())
                 residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
-                issued = self._ledger.settle(residue)
+                issued = self._ledger.sign(residue)
             except (BusyError, FileError, OSError) as error:
                 raise ErasureIncompleteError(
                     f"{session.path}: the records are deleted and no search finds them, but the erasure is not "
@@ -150,17 +167,13 @@ class Eraser:
                 ) from error
         self._tried = False
         for number in issued:
-            self._traces.pop(number, None)
-            self._whole_files.discard(number)
+            self._drop(number)
         return issued
-
-    def scrub_if_free(self) -> None:
-        """Empty the log and scrub its pages if nobody is in the way; erasures that wait go on waiting."""
-        with suppress(BusyError):
-            self._session.checkpointer.run(0.0)
 
     def try_complete(self) -> None:
         """Finish what waits if that is possible without waiting."""
+        if self._session.in_transaction:
+            return
         with suppress(ErasureIncompleteError):
             self.complete(0.0)
 
@@ -213,6 +226,7 @@ def living(session: Session) -> Callable[[Finding], bool]:
     vectors with many zeros would else be found where there is nothing of them.
     """
     size = session.page_size
+    columns = (*code_columns(session.connection), *session.tables.living)
 
     def explained(finding: Finding) -> bool:
         if finding.source == session.path.name:
@@ -220,13 +234,12 @@ def living(session: Session) -> Callable[[Finding], bool]:
             slot = owner(session.raw.read(number * size, size), number + 1, offset)
             if slot is not None and any(
                 _holds(session, f"{table} WHERE {key} = {slot:d} AND", column, finding.data)
-                for table, key, column in session.tables.living
+                for table, key, column in columns
                 if key
             ):
                 return True
         return any(
-            _holds(session, f"{table} WHERE", column, finding.data, with_zeros=True)
-            for table, _, column in session.tables.living
+            _holds(session, f"{table} WHERE", column, finding.data, with_zeros=True) for table, _, column in columns
         )
 
     return explained

@@ -1,12 +1,15 @@
-"""Ids: what a caller may use, and the number that the index knows each by (its row).
+"""Ids: what a caller may use, their order, and the number that the index knows each by.
 
-* An int is an int64, and its own row.
-* A string has the row `2^62 + (BLAKE2b-64 of its UTF-8) / 4`: a function of the string alone. A counter would tell the
-  order of insertion, through ties and the choice of candidates. So **ties are by ascending row**: ints by value,
-  strings by their hash, which no caller can foresee and every store agrees on. The order of answers at equal distance,
-  of iteration and of backups is that one.
+**Order.** Integers come first, by value; then strings, by code point. Iteration, `ids`, `get` and its pages use it.
 
-Two ids with one row cannot be in a store together; the second is refused with an `IdError`. For strings that takes a
+**Numbers.** The index in memory has int64 ids of its own, which are called numbers here:
+
+* An int is its own number.
+* A string has the number `2^62 + (BLAKE2b-64 of its UTF-8) / 4`: a function of the string alone. A counter would tell
+  the order of insertion, through ties and the choice of candidates. So answers **at equal distance are by ascending
+  number**: ints by value, strings by their hash, which every store agrees on.
+
+Two ids with one number cannot be in a store together; the second is refused with an `IdError`. For strings that takes a
 collision of 62 bits: one chance in nine million for a million records.
 """
 
@@ -19,51 +22,52 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._hashing.parameters import is_integer
 from ..errors import IdError
 
-__all__ = ["Id", "check_ids", "check_text", "row_of"]
+__all__ = ["STRING_NUMBERS", "Id", "check_ids", "check_text", "number_of"]
 
 Id = int | str
 I64 = npt.NDArray[np.int64]
 
-_STRING_ROWS = 1 << 62
+STRING_NUMBERS = 1 << 62
 _MAX_TEXT = 4096
 _PERSON = b"lethevec-str-id1"
 
 
-def row_of(id: Id) -> int:
-    """The row of an id.
+def number_of(id: Id) -> int:
+    """The number of an id.
 
-    >>> row_of(7)
+    >>> number_of(7)
     7
-    >>> row_of("alice") - 2**62
+    >>> number_of("alice") - 2**62
     485781115240942500
     """
     if isinstance(id, str):
         hashed = hashlib.blake2b(id.encode(), digest_size=8, person=_PERSON).digest()
-        return _STRING_ROWS | int.from_bytes(hashed, "big") >> 2
+        return STRING_NUMBERS | int.from_bytes(hashed, "big") >> 2
     return id
 
 
 def check_ids(ids: Any, *, name: str = "ids") -> tuple[list[Id], I64]:
-    """The ids as plain ints and strings, and their rows; duplicates and other types are refused."""
+    """The ids as plain ints and strings, and their numbers; duplicates and other types are refused."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         ids = [ids]
     if isinstance(ids, np.ndarray):
+        if np.ma.is_masked(ids):
+            raise IdError(f"{name}: expected ids everywhere, got a masked array with masked entries")
         if ids.ndim > 1:
             raise IdError(f"{name}: expected a list of ids, got an array of shape {ids.shape}")
         ids = np.atleast_1d(ids).tolist()
     checked = [_check_id(id, name) for id in ids]
-    if not checked:
-        raise IdError(f"{name}: expected at least one id, got none")
-    rows = np.fromiter((row_of(id) for id in checked), dtype=np.int64, count=len(checked))
+    numbers = np.fromiter((number_of(id) for id in checked), dtype=np.int64, count=len(checked))
     if len(set(checked)) != len(checked):
         seen: set[Id] = set()
         twice = next(id for id in checked if id in seen or seen.add(id))  # type: ignore[func-returns-value]
         raise IdError(f"{name}: expected each id once, got {twice!r} more than once")
-    if len(np.unique(rows)) != len(rows):
-        raise IdError(f"{name}: expected ids with different rows, got two that share one (see lethevec._store.ids)")
-    return checked, rows
+    if len(np.unique(numbers)) != len(numbers):
+        raise IdError(f"{name}: expected ids with different numbers, got two that share one (see lethevec._store.ids)")
+    return checked, numbers
 
 
 def check_text(text: Any, name: str) -> str:
@@ -82,7 +86,7 @@ def check_text(text: Any, name: str) -> str:
 def _check_id(id: Any, name: str) -> Id:
     if isinstance(id, str):
         return str(check_text(id, name))
-    if isinstance(id, bool | np.bool_) or not isinstance(id, int | np.integer):
+    if not is_integer(id):
         raise IdError(f"{name}: expected integers or strings, got {type(id).__name__}")
     number = int(id)
     if not 0 <= number < 1 << 63:

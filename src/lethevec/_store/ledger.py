@@ -50,9 +50,11 @@ class Ledger:
             # creation may have died between the two, and a restored backup may be given its old keys.
             ring = KeyRing.load(self._keys_path) if self._keys_path.exists() else KeyRing.create()
             ring.save(self._keys_path)
-            with self._session.transaction() as connection:
+            with self._session.transaction():
                 body = {"public_key": _base64(ring.public)}
-                _insert(connection, Receipt.issue(ring, "genesis", 0, GENESIS_PREVIOUS, _software(), body))
+                _insert(
+                    self._session.connection, Receipt.issue(ring, "genesis", 0, GENESIS_PREVIOUS, _software(), body)
+                )
             return ring
         ring = KeyRing.load(self._keys_path)
         self._check_owner(ring, chain)
@@ -107,10 +109,11 @@ class Ledger:
         """How many erasures wait."""
         return int(self._session.connection.execute("SELECT count(*) FROM erasures").fetchone()[0])
 
-    def settle(self, residue: Mapping[int, Mapping[str, Any]]) -> dict[int, Receipt]:
+    def sign(self, residue: Mapping[int, Mapping[str, Any]]) -> dict[int, Receipt]:
         """Sign receipts for the waiting erasures, and take them off the list, in one transaction; by number."""
         issued = {}
-        with self._session.transaction() as connection:
+        connection = self._session.connection
+        with self._session.transaction():
             last = self._last()
             for number, draft in self.waiting().items():
                 body = {**draft, "residue": dict(residue[number])}
@@ -118,7 +121,7 @@ class Ledger:
                 _insert(connection, last)
                 connection.execute("DELETE FROM erasures WHERE number = ?", (number,))
                 issued[number] = last
-            self._session.tables.settle()
+            self._session.tables.unlist_keys()
         return issued
 
     def rotate(self, reason: str, *, keep_audit_keys: bool) -> Receipt:
@@ -128,11 +131,11 @@ class Ledger:
         old.successor = new
         old.save(self._keys_path)
         try:
-            with self._session.transaction() as connection:
+            with self._session.transaction():
                 last = self._last()
                 body = {"public_key": _base64(new.public), "reason": reason}
                 receipt = Receipt.issue(old, "rotation", last.sequence + 1, last.hash(), _software(), body)
-                _insert(connection, receipt)
+                _insert(self._session.connection, receipt)
         finally:
             old.successor = None
         new.save(self._keys_path)

@@ -3,50 +3,92 @@
 Reading is in parts, each a short transaction of its own, so that a loading reader does not hold up anybody's erasure.
 What changes between two parts is caught at the end. Slots are never used twice, so everything new has a slot above the
 last one read; `removals` names the buckets of slots from which something went; and the number of records must agree.
+
+A writer changes the index together with the tables. It notes the numbers of the records that it touches, and when a
+transaction is rolled back, the index takes those records from the tables again.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .._forgetting.multiset import MultisetHash
+from .._index import Index
 from .._progress import Progress
-from ..errors import FormatError, IdError, InputError
-from .engine import Engine, Keeper
-from .rows import to_arrays
-from .schema import StoreRow, read_store_row
-from .tables import BUCKET, PlainTables
+from ..errors import FormatError, IdError, InputError, KeysError
+from .batch import Stored, as_arrays
+from .codes import Codes
+from .connection import translated
+from .lookup import in_parts, marks
+from .schema import State, read_state
+from .session import Session
+from .tables import BUCKET
 
 __all__ = ["Mirror"]
 
+F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _PART = 8192
 
 
 class Mirror:
-    """The engine, and for readers the slot and row of every record in it, by ascending slot."""
+    """The index, and for readers the slot and number of every record, by ascending slot."""
 
-    def __init__(
-        self, engine: Engine, tables: PlainTables, dim: int, *, follow: bool, keeper: Keeper | None = None
-    ) -> None:
-        """An empty mirror; `follow` for readers, which must notice what others do; `keeper` if codes are kept."""
-        self.engine = engine
-        self._keeper = keeper
-        self.encoded: list[int] = []  # for writers: slots of records that had no code, or a wrong one
-        self.moved = False  # whether all codes were wrong, because the gain is another
-        self._tables = tables
-        self._dim = dim
-        self._path = tables.path
-        self._follow = follow
+    def __init__(self, session: Session, index: Index, codes: Codes, *, drop_unreadable: bool) -> None:
+        """An empty mirror: `refresh` loads it."""
+        self.index = index
+        self.bare: set[int] = set()  # the numbers of records without a vector, which are not in the index
+        self._session = session
+        self._codes = codes
+        self._tables = session.tables
+        self._path = session.path
+        self._drop_unreadable = drop_unreadable
+        self._follows = session.read_only  # whether others may change the tables
+        self._seen = -1  # the connection's data_version that the index agrees with
         self._last_slot = 0
         self._version = 0
         self._slots: I64 = np.empty(0, dtype=np.int64)
-        self._rows: I64 = np.empty(0, dtype=np.int64)
+        self._numbers: I64 = np.empty(0, dtype=np.int64)
+        self._touched: list[I64] = []  # numbers that the transaction under way has changed
+        self._torn: list[I64] = []  # those of one that was rolled back, until the index is as the tables are
+        self._encoded: list[int] = []  # for writers: slots of records that had no code, or a wrong one
+        self._moved = False  # whether all codes were wrong, because the gain is another
+        session.participants.append(self)
 
-    def refresh(self, expected: int) -> StoreRow:
-        """Bring the engine to the present state of the tables; the `store` row that it now agrees with."""
+    # --- Following the tables ----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Load everything; a writer then repairs the codes that are kept."""
+        self.refresh()
+        encoded, self._encoded = self._encoded, []
+        self._codes.repair(encoded, len(self.index), moved=self._moved)
+
+    def refresh(self) -> None:
+        """Readers: take up what the writer has done since. Writers: mend what a failed transaction has left."""
+        session = self._session
+        session.require_open()
+        with session.guard, translated(self._path):
+            if self._torn:
+                self._mend()
+            if self._seen >= 0 and not self._follows:
+                return
+            seen = session.data_version()
+            while seen != self._seen:
+                session.state = self._take_up(session.state.digest.count)
+                self._seen = seen
+                # A forget meanwhile may have destroyed the key of a state that we have just read: then read again.
+                if not session.state.digest_known:
+                    seen = session.data_version()
+            self._count_digest()
+
+    def _take_up(self, expected: int) -> State:
+        """Bring the index to the present state of the tables; the `store` row that it now agrees with."""
         had = self._last_slot
         connection = self._tables.connection
         with Progress(expected or None, "loading", unit="records") as progress:
@@ -54,61 +96,70 @@ class Mirror:
                 self._read_new(progress)
                 connection.execute("BEGIN")
                 try:
-                    row = read_store_row(connection, self._path, self._tables)
+                    state = read_state(connection, self._path, self._tables)
                     complete = not self._tables.newer(self._last_slot)
-                    present = self._present(connection) if complete and self._follow else {}
+                    present = self._present(connection) if complete and self._follows else {}
                 finally:
                     connection.execute("ROLLBACK")
                 if not complete:
                     continue
-                if self._keeper is not None:
-                    self.moved |= self._keeper.settle()
+                self._moved |= self._codes.gain_moved()
                 if present:
                     self._drop_missing(present, had)
                 self._tables.loaded()
-                self._version = row.version
-                held = len(self.engine)
-                if row.digest_known and held + len(self._tables.lost()) != row.digest.count:
+                self._version = state.version
+                held = len(self.index) + len(self.bare)
+                if state.digest_known and held + len(self._tables.lost()) != state.digest.count:
                     raise FormatError(
-                        f"{self._path}: expected {row.digest.count} records, got {held}: the file is damaged"
+                        f"{self._path}: expected {state.digest.count} records, got {held}: the file is damaged"
                     )
-                return row
+                return state
 
     def _read_new(self, progress: Progress) -> None:
-        slots_read, rows_read = [self._slots], [self._rows]
+        slots_read, numbers_read = [self._slots], [self._numbers]
         while part := self._tables.read_new(self._last_slot, _PART):
             if part.slots:
-                rows, vectors = to_arrays(part.rows, part.vectors, self._dim, self._path)
-                self._put(part.slots, rows, vectors)
+                self._put(part.slots, part.numbers, part.vectors)
                 slots_read.append(np.array(part.slots, dtype=np.int64))
-                rows_read.append(rows)
+                numbers_read.append(np.array(part.numbers, dtype=np.int64))
             self._last_slot = part.last
             progress.advance(len(part.slots))
-        if self._follow and len(slots_read) > 1:
-            self._slots, self._rows = np.concatenate(slots_read), np.concatenate(rows_read)
+        if self._follows and len(slots_read) > 1:
+            self._slots, self._numbers = np.concatenate(slots_read), np.concatenate(numbers_read)
 
-    def _put(self, slots: list[int], rows: I64, vectors: npt.NDArray[np.float32]) -> None:
+    def _put(self, slots: list[int], numbers: list[int], vectors: list[bytes]) -> None:
         """Add records, or replace those that are there: a replaced record is read again under its new slot."""
+        bare = {number for number, vector in zip(numbers, vectors, strict=True) if vector == b""}
+        known = [number for number in bare if number in self.index]
+        if known:
+            self.index.forget(known)
+        self.bare.difference_update(numbers)
+        self.bare |= bare
+        whole = [place for place, vector in enumerate(vectors) if vector != b""]
+        if len(whole) < len(vectors):
+            slots = [slots[place] for place in whole]
+            numbers = [numbers[place] for place in whole]
+            vectors = [vectors[place] for place in whole]
+        made, rows = as_arrays(numbers, vectors, self.index.dim, self._path)
+        if not len(made):
+            return
         try:
             try:
-                self._add(slots, rows, vectors)
+                encoded = self._codes.load(self.index, slots, made, rows)
+                if not self._follows:
+                    self._encoded += encoded
             except IdError:
-                known = np.array([row in self.engine for row in rows.tolist()])
-                if known.any():
-                    self.engine.update(vectors[known], ids=rows[known])
-                if not known.all():
-                    self.engine.add(vectors[~known], ids=rows[~known])
+                self._replace(made, rows)
         except InputError as error:  # it took them once, so the file has changed since
             raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
 
-    def _add(self, slots: list[int], rows: I64, vectors: npt.NDArray[np.float32]) -> None:
-        """Add records, with their codes if they were kept."""
-        if self._keeper is None:
-            self.engine.add(vectors, ids=rows)
-            return
-        encoded = self._keeper.restore(vectors, rows, self._tables.codes.read(slots))
-        if not self._follow and encoded.any():
-            self.encoded += np.array(slots)[encoded].tolist()
+    def _replace(self, numbers: I64, vectors: F32) -> None:
+        """Add records, or replace the vectors of those that are there."""
+        known = np.array([number in self.index for number in numbers.tolist()], dtype=np.bool_)
+        if known.any():
+            self.index.update(vectors[known], ids=numbers[known])
+        if not known.all():
+            self.index.add(vectors[~known], ids=numbers[~known])
 
     def _present(self, connection: sqlite3.Connection) -> dict[int, I64]:
         """The slots that are left in each bucket from which something went."""
@@ -119,16 +170,105 @@ class Mirror:
         """Forget what is gone. A replaced record has a slot that is gone and one, read since slot `had`, that stays."""
         places = [self._gone(bucket, slots) for bucket, slots in present.items()]
         gone = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
-        rows = self._rows[gone]
+        numbers = self._numbers[gone]
         self._tables.drop(self._slots[gone].tolist())
-        self._slots, self._rows = np.delete(self._slots, gone), np.delete(self._rows, gone)
-        new = self._rows[np.searchsorted(self._slots, had, side="right") :]
-        rows = rows[~np.isin(rows, new)]
-        if len(rows):
-            self.engine.forget(np.unique(rows))
+        self._slots, self._numbers = np.delete(self._slots, gone), np.delete(self._numbers, gone)
+        new = self._numbers[np.searchsorted(self._slots, had, side="right") :]
+        numbers = numbers[~np.isin(numbers, new)]
+        self._leave(np.unique(numbers))
 
     def _gone(self, bucket: int, present: I64) -> I64:
         """Where in our arrays the slots of a bucket stand that are no longer in it."""
         start, end = np.searchsorted(self._slots, [bucket * BUCKET, (bucket + 1) * BUCKET]).tolist()
         places: I64 = start + np.flatnonzero(~np.isin(self._slots[start:end], present))
         return places
+
+    def _count_digest(self) -> None:
+        """A copy of a sealed store from before a forget: leave out what cannot be read, and count the digest again."""
+        session, tables = self._session, self._tables
+        lost = tables.lost()
+        if session.state.digest_known and not lost:
+            return
+        if lost and not self._drop_unreadable:
+            raise KeysError(
+                f"{session.path}: expected the key of every record in the vault, got none for {len(lost)} of "
+                f"{len(lost) + len(self.index) + len(self.bare)}: they were forgotten after this copy was made, or the "
+                "vault is older than the store; drop_unreadable=True opens it without them"
+            )
+        digest = MultisetHash(session.state.configuration.encode())
+        number = 0
+        while part := tables.read_from(number, _PART):
+            digest.add(record.encoding() for record in part)
+            number = part[-1].number + 1
+        session.state = replace(session.state, digest=digest, digest_known=True)
+        if not session.read_only:
+            with session.transaction() as transaction:
+                tables.delete(lost, transaction.write().version)
+                self._codes.delete(lost)
+
+    def arrays(self, records: Sequence[Stored]) -> tuple[I64, F32]:
+        """Numbers and vectors of records that have one."""
+        return as_arrays([r.number for r in records], [r.vector for r in records], self.index.dim, self._path)
+
+    # --- Changing it together with the tables ------------------------------------------------------------------------
+
+    def enter(self, numbers: I64, vectors: F32, bare: Iterable[int] = (), *, replacing: bool = False) -> None:
+        """Add records; with `replacing`, those that may be there. `bare` are the numbers of those without a vector."""
+        bare = list(bare)
+        self._touched += [numbers, np.array(bare, dtype=np.int64)]
+        known = [number for number in bare if number in self.index]
+        if known:
+            self.index.forget(known)
+        if replacing:
+            self._replace(numbers, vectors)
+        elif len(numbers):
+            self.index.add(vectors, ids=numbers)
+        self.bare.difference_update(numbers.tolist())
+        self.bare.update(bare)
+
+    def leave(self, numbers: I64) -> None:
+        """Forget records."""
+        self._touched.append(numbers)
+        self._leave(numbers)
+
+    def _leave(self, numbers: I64) -> None:
+        if self.bare:
+            indexed = np.array([number not in self.bare for number in numbers.tolist()], dtype=np.bool_)
+            self.bare.difference_update(numbers.tolist())
+            numbers = numbers[indexed]
+        if len(numbers):
+            self.index.forget(numbers)
+
+    def mark(self) -> int:
+        """How much the transaction under way has touched so far."""
+        if not self._session.in_transaction:
+            self._touched = []
+        return len(self._touched)
+
+    def undo(self, mark: Any) -> None:
+        """Take what was touched since from the tables again. What fails is tried again before the next call."""
+        self._torn += self._touched[mark:]
+        del self._touched[mark:]
+        if not self._session.closed:
+            self._mend()
+
+    def _mend(self) -> None:
+        numbers = np.unique(np.concatenate(self._torn)) if self._torn else np.empty(0, dtype=np.int64)
+        for start in range(0, len(numbers), _PART):
+            part = numbers[start : start + _PART]
+            slots: list[int] = []
+            for some in in_parts(part.tolist()):
+                sql = f"SELECT slot FROM records WHERE number IN ({marks(some)})"
+                slots += [slot for (slot,) in self._tables.connection.execute(sql, some)]
+            found = list(self._tables.read_slots(slots))
+            whole = [record for record in found if record.vector is not None]
+            made, vectors = self.arrays(whole)
+            gone = part[~np.isin(part, made)]
+            known = [number for number in gone.tolist() if number in self.index]
+            if known:
+                self.index.forget(known)
+            if len(made):
+                self._replace(made, vectors)
+            self.bare.difference_update(part.tolist())
+            self.bare.update(record.number for record in found if record.vector is None)
+        self._torn = []

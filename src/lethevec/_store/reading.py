@@ -1,132 +1,102 @@
-"""Looking into a store: records by id, iteration, subjects, search."""
+"""Records by id and in order, and what a search needs to know of its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._index.tuning import Tuning
-from ..errors import FormatError, IdError
-from . import rows
-from .base import StoreBase
+from .._hits import Hits
+from .._record import Record
+from ..errors import FormatError
+from .batch import Stored
 from .connection import translated
-from .hits import Hits
-from .ids import check_ids
-from .rows import Record, Stored
-from .where import compile_where
+from .ids import Id
+from .lookup import describe, in_order, known_slots, locate
+from .mirror import Mirror
+from .session import Session
 
-__all__ = ["ReadingStore"]
+__all__ = ["Reader"]
 
 _PART = 2000  # records held at once by an iteration
-_ATTEMPTS = 100  # searches that lose a race against a forget before a damaged file is the likelier cause
+_ATTEMPTS = 100  # reads that lose a race against a forget before a damaged file is the likelier cause
 
 
-class ReadingStore(StoreBase):
-    """The operations that change nothing."""
+class Reader:
+    """Looks into the tables, after it has taken up what others did."""
 
-    def __len__(self) -> int:
-        """The number of records."""
-        with self._session.guard:
-            self._refresh()
-            return self._session.row.digest.count
+    def __init__(self, session: Session, mirror: Mirror) -> None:
+        """Of an open store."""
+        self._session = session
+        self._mirror = mirror
 
-    def __contains__(self, id: object) -> bool:
+    def contains(self, id: Id) -> bool:
         """Whether there is a record with this id."""
-        try:
-            ids, _ = check_ids([id])
-        except IdError:
-            return False
-        with self._session.guard, translated(self.path):
-            self._refresh()
-            return rows.locate(self._session.connection, ids)[0] is not None
+        with self._session.guard, translated(self._session.path):
+            self._mirror.refresh()
+            return locate(self._session.connection, [id])[0] is not None
 
-    def get(self, ids: Any) -> list[Record]:
+    def get(self, ids: list[Id]) -> list[Record]:
         """The records with these ids, in this order; an unknown one is refused."""
-        checked, _ = check_ids(ids)
-        with self._session.guard, translated(self.path):
+        session = self._session
+        with session.guard, translated(session.path):
             for _ in range(_ATTEMPTS):
-                self._refresh()
-                slots = self._known_slots(checked)
-                found = {record.slot: record.record() for record in self._session.tables.read_slots(slots)}
+                self._mirror.refresh()
+                slots = known_slots(session.connection, ids)
+                found = {record.slot: record.record() for record in session.tables.read_slots(slots)}
                 if len(found) == len(slots):
                     return [found[slot] for slot in slots]
                 # Another process took a record between the two steps.
-        raise FormatError(f"{self.path}: expected every record in both tables, got some that are in one")
+        raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
 
-    def __iter__(self) -> Iterator[Record]:
-        """Every record by ascending row (see `ids`), read in parts: what changes meanwhile may or may not be seen."""
-        row = 0
-        while part := self._read_part(row):
+    def everything(self) -> Iterator[Record]:
+        """Every record in the order of ids, read in parts."""
+        after: Id | None = None
+        while part := self._part(after):
             for stored in part:
                 yield stored.record()
-            row = part[-1].row + 1
+            after = part[-1].id
 
-    def _read_part(self, row: int) -> list[Stored]:
-        with self._session.guard, translated(self.path):
-            self._refresh()
-            return self._session.tables.read_from_row(row, _PART)
+    def _part(self, after: Id | None) -> list[Stored]:
+        session = self._session
+        with session.guard, translated(session.path):
+            while True:
+                self._mirror.refresh()
+                wanted = [slot for slot, _ in in_order(session.connection, after, _PART)]
+                found = {record.slot: record for record in session.tables.read_slots(wanted)}
+                if found or not wanted:
+                    return [found[slot] for slot in wanted if slot in found]
+                # Another process took all of them between the two steps.
+
+    def ids(self) -> list[Id]:
+        """All ids, in their order."""
+        session = self._session
+        with session.guard, translated(session.path):
+            self._mirror.refresh()
+            return [id for _, id in in_order(session.connection, None, 1 << 62)]
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""
         sql = "SELECT subject, count(*) FROM records WHERE subject IS NOT NULL GROUP BY subject ORDER BY subject"
-        with self._session.guard, translated(self.path):
-            self._refresh()
+        with self._session.guard, translated(self._session.path):
+            self._mirror.refresh()
             return dict(self._session.connection.execute(sql).fetchall())
 
-    def digest(self) -> str:
-        """The digest of configuration and records: the same for every history that ends in the same records."""
-        with self._session.guard:
-            self._refresh()
-            return self._session.row.digest.digest()
-
-    def search(
-        self,
-        queries: npt.ArrayLike,
-        k: int = 10,
-        *,
-        where: Mapping[str, Any] | None = None,
-        effort: float = 1.0,
-        threads: int = 1,
-    ) -> Hits:
-        """The k nearest records to each query, among those that `where` allows (see `where`)."""
-        condition = None if where is None else compile_where(where)
-        for _ in range(_ATTEMPTS):
-            with self._session.guard, translated(self.path):
-                self._settle()
-                allow = None if condition is None else self._allowed(*condition)
-            found = self._mirror.engine.search(queries, k, effort=effort, threads=threads, allow=allow)
-            with self._session.guard, translated(self.path):
-                hits = self._describe(found.ids, found.distances)
-            if hits is not None:
-                return hits
-            # A record went between the two steps: the answer would have a hole, so search again.
-        raise FormatError(f"{self.path}: expected every record of the index in the tables, got some that are not there")
-
-    def tune(
-        self, queries: npt.ArrayLike, target_recall: float = 0.9, k: int = 10, *, threads: int | None = None
-    ) -> Tuning:
-        """The least effort whose recall on these queries reaches the target (see `Index.tune`); changes nothing."""
-        self._settle()
-        return self._mirror.engine.tune(queries, target_recall, k, threads=threads)
-
-    def _allowed(self, condition: str, parameters: list[Any]) -> npt.NDArray[np.int64]:
-        found = self._session.connection.execute(f"SELECT row FROM records WHERE {condition}", parameters).fetchall()
-        return np.fromiter((row for (row,) in found), dtype=np.int64, count=len(found))
-
-    def _describe(self, numbers: npt.NDArray[np.int64], distances: npt.NDArray[np.float32]) -> Hits | None:
-        """Rows as ids with subjects and payloads; None if one of them is gone by now."""
-        wanted = np.unique(numbers[numbers >= 0]).tolist()
+    def described(self, hits: Hits) -> Hits | None:
+        """The index's answers with the caller's ids, subjects and payloads; None if a record is gone by now."""
+        numbers: npt.NDArray[Any] = hits.ids
+        found = np.isfinite(hits.distances)
+        wanted = np.unique(numbers[found]).tolist()
         self._session.require_open()
-        known = rows.describe(self._session.connection, wanted)
+        known = describe(self._session.connection, wanted)
         if len(known) != len(wanted):
-            self._refresh()
+            self._mirror.refresh()
             return None
-        parts = [np.full(numbers.shape, None, dtype=object) for _ in range(3)]
-        for place in np.argwhere(numbers >= 0).tolist():
-            at = tuple(place)
-            for part, value in zip(parts, known[int(numbers[at])], strict=True):
-                part[at] = value
-        return Hits(parts[0], distances, parts[1], parts[2])
+        ids = np.full(numbers.shape, -1, dtype=object)
+        subjects, payloads = np.full(numbers.shape, None), np.full(numbers.shape, None)
+        for query, place in np.argwhere(found).tolist():
+            at = query, place
+            ids[at], subjects[at], payloads[at] = known[int(numbers[at])]
+        return Hits(ids, hits.distances, hits.work, subjects, payloads)

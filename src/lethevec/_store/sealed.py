@@ -1,7 +1,7 @@
 """Records sealed at rest, each under a key of its own in the vault: a record without its key is not there.
 
-`vectors` holds the sealed record (id, vector, subject and payload together), and nothing else in the database tells of
-it. `records` is a table in memory, filled at open with what filters and lookups need: it never reaches a file
+The table `sealed` holds the sealed record (id, vector, subject and payload together), and nothing else in the database
+tells of it. `records` is a table in memory, filled at open with what filters and lookups need: it never reaches a file
 (`temp_store=MEMORY`).
 
 A forget deletes the row and writes the number of its key into `shredding`, in one transaction; then the key is
@@ -10,7 +10,7 @@ where it was. The keys of new records are in the vault, and synced, before the r
 leaves a key that opens nothing.
 
 The digest's state is sealed as well, under a key that every forget replaces: in an old copy it would let one who has
-the other records test guesses about the one that is gone. Where the state cannot be read, it is counted anew from the
+the other records test guesses about the one that is gone. Where the state cannot be read, it is counted again from the
 records.
 """
 
@@ -26,63 +26,56 @@ from .._forgetting.multiset import MultisetHash
 from .._forgetting.records import decode_record
 from .._forgetting.residue import Needle, Source
 from ..errors import FileError, FormatError, KeysError
-from .ids import row_of
-from .rows import Stored, in_parts, marks
-from .sealing import CODE, OVERHEAD, is_sealed, number_of, seal, unseal
-from .tables import BUCKET, KEPT, PlainTables, Read
+from .batch import Stored
+from .ids import number_of
+from .lookup import in_parts, marks
+from .records_table import create_records, record_indexes
+from .sealing import CODE, OVERHEAD, is_sealed, key_number, seal, unseal
+from .tables import BUCKET, KEPT, Read, note_removals
 from .vault import STATES, Vault, VaultBlocks
 
 __all__ = ["SealedTables"]
 
-_IN_MEMORY = """
-CREATE TEMP TABLE records (
-    slot INTEGER PRIMARY KEY,
-    row INTEGER NOT NULL,
-    name TEXT,
-    subject TEXT,
-    payload TEXT
-)
-"""
-_INDEXES = (  # made after the first load, which is faster than to keep them while it goes on
-    "CREATE UNIQUE INDEX IF NOT EXISTS temp.records_row ON records (row)",
-    "CREATE INDEX IF NOT EXISTS temp.records_subject ON records (subject) WHERE subject IS NOT NULL",
-)
-_FROM = "FROM temp.records AS r JOIN main.vectors AS v ON v.slot = r.slot"
+_FROM = "FROM temp.records AS r JOIN main.sealed AS v ON v.slot = r.slot"
 
 
-class SealedTables(PlainTables):
+class SealedTables:
     """The tables of a sealed store and its vault; closes the vault."""
 
     sealed = True
-    _living = (("main.vectors", "slot", "vector"), *KEPT)
+    main_table = "main.sealed"
+    living: tuple[tuple[str, str, str], ...] = (("main.sealed", "slot", "record"), *KEPT)
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, vault: Vault) -> None:
-        """The table in memory is empty until `read_new` has read the records."""
-        super().__init__(connection, path)
+    def __init__(self, connection: sqlite3.Connection, path: Path, vault: Vault, vault_id: str) -> None:
+        """With the vault of this id. The table in memory is empty until `read_new` has read the records."""
+        if vault_id != vault.id:
+            raise KeysError(f"{vault.path}: expected vault {vault_id}, with which the store was made, got {vault.id}")
+        self.connection = connection
+        self.path = path
         self.vault = vault
         self._unreadable: list[int] = []
-        self._first_new = 0  # the first key of the transaction under way
-        found = connection.execute("SELECT vault FROM store WHERE one = 1").fetchone()
-        if found is None:
-            raise FormatError(f"{path}: expected the row of the table store, got none")
-        if found[0] != vault.id:
-            raise KeysError(f"{vault.path}: expected vault {found[0]}, with which the store was made, got {vault.id}")
-        connection.execute(_IN_MEMORY)
+        connection.execute(create_records(temporary=True))
 
     def insert(self, records: Sequence[Stored]) -> None:
         """Seal records into their slots: under new keys, or under those that replaced records had."""
-        new = iter(self.vault.put(sum(record.number is None for record in records)))
-        numbers = [next(new) if record.number is None else record.number for record in records]
+        new = iter(self.vault.put(sum(record.key is None for record in records)))
+        keys = [next(new) if record.key is None else record.key for record in records]
         sealed = [
-            (record.slot, seal(number, self._key(key), record.encoding()))
-            for record, number, key in zip(records, numbers, self.vault.get(numbers), strict=True)
+            (record.slot, seal(key, self._known(secret), record.encoding()))
+            for record, key, secret in zip(records, keys, self.vault.get(keys), strict=True)
         ]
-        self.connection.executemany("INSERT INTO main.vectors (slot, vector) VALUES (?, ?)", sealed)
+        self.connection.executemany("INSERT INTO main.sealed (slot, record) VALUES (?, ?)", sealed)
         self._remember(records)
+
+    def delete(self, slots: Sequence[int], version: int) -> None:
+        """Delete the records of these slots, and note for readers in which buckets they were."""
+        note_removals(self.connection, slots, version)
+        for table in ("temp.records", "main.sealed"):
+            self.connection.executemany(f"DELETE FROM {table} WHERE slot = ?", ((slot,) for slot in slots))
 
     def read_new(self, after: int, limit: int) -> Read | None:
         """Open up to `limit` records above a slot, and put what filters need into the table in memory."""
-        sql = "SELECT slot, vector FROM main.vectors WHERE slot > ? ORDER BY slot LIMIT ?"
+        sql = "SELECT slot, record FROM main.sealed WHERE slot > ? ORDER BY slot LIMIT ?"
         found = self.connection.execute(sql, (after, limit)).fetchall()
         if not found:
             return None
@@ -92,24 +85,31 @@ class SealedTables(PlainTables):
             if slot not in read:
                 self._unreadable.append(slot)
                 # The vault may be older than the store: a number that is taken must not be given to another key.
-                self.vault.next = max(self.vault.next, number_of(sealed) + 1)
+                self.vault.next = max(self.vault.next, key_number(sealed) + 1)
         self._remember(records)
-        return Read(found[-1][0], [r.slot for r in records], [r.row for r in records], [r.vector for r in records])
+        return Read(
+            found[-1][0], [r.slot for r in records], [r.number for r in records], [r.vector or b"" for r in records]
+        )
 
-    def read_slots(self, slots: Sequence[int]) -> Any:
+    def newer(self, slot: int) -> bool:
+        """Whether there is a record above this slot."""
+        sql = "SELECT 1 FROM main.sealed WHERE slot > ? LIMIT 1"
+        return self.connection.execute(sql, (slot,)).fetchone() is not None
+
+    def read_slots(self, slots: Sequence[int]) -> Iterator[Stored]:
         """The records of these slots, by ascending slot within each part."""
         for part in in_parts(sorted(slots)):
-            sql = f"SELECT slot, vector FROM main.vectors WHERE slot IN ({marks(part)}) ORDER BY slot"
+            sql = f"SELECT slot, record FROM main.sealed WHERE slot IN ({marks(part)}) ORDER BY slot"
             yield from self._stored(self.connection.execute(sql, part).fetchall())
 
-    def read_from_row(self, row: int, limit: int) -> list[Stored]:
-        """Up to `limit` records with rows from this one on, by ascending row."""
-        sql = f"SELECT v.slot, v.vector {_FROM} WHERE r.row >= ? ORDER BY r.row LIMIT ?"
-        return self._stored(self.connection.execute(sql, (row, limit)).fetchall())
+    def read_from(self, number: int, limit: int) -> list[Stored]:
+        """Up to `limit` records with numbers from this one on, by ascending number."""
+        sql = f"SELECT v.slot, v.record {_FROM} WHERE r.number >= ? ORDER BY r.number LIMIT ?"
+        return self._stored(self.connection.execute(sql, (number, limit)).fetchall())
 
     def slots_in(self, bucket: int) -> list[int]:
         """The slots of a bucket that have a record, ascending."""
-        sql = "SELECT slot FROM main.vectors WHERE slot >= ? AND slot < ? ORDER BY slot"
+        sql = "SELECT slot FROM main.sealed WHERE slot >= ? AND slot < ? ORDER BY slot"
         return [slot for (slot,) in self.connection.execute(sql, (bucket * BUCKET, (bucket + 1) * BUCKET))]
 
     def drop(self, slots: Sequence[int]) -> None:
@@ -118,7 +118,7 @@ class SealedTables(PlainTables):
 
     def loaded(self) -> None:
         """Make the indexes, if they are not there yet."""
-        for statement in _INDEXES:
+        for statement in record_indexes("temp"):
             self.connection.execute(statement)
 
     def lost(self) -> list[int]:
@@ -126,16 +126,16 @@ class SealedTables(PlainTables):
         self._unreadable = [
             slot
             for part in in_parts(self._unreadable)
-            for (slot,) in self.connection.execute(f"SELECT slot FROM main.vectors WHERE slot IN ({marks(part)})", part)
+            for (slot,) in self.connection.execute(f"SELECT slot FROM main.sealed WHERE slot IN ({marks(part)})", part)
         ]
         return list(self._unreadable)
 
-    def keep_state(self, digest: MultisetHash, *, renew: bool) -> bytes:
+    def keep_digest(self, digest: MultisetHash, *, renew: bool) -> bytes:
         """The state, sealed; with `renew` under a new key, and the old one is noted for destruction."""
         (kept,) = self.connection.execute("SELECT digest FROM store WHERE one = 1").fetchone()
-        number = number_of(kept) % STATES if kept else 0
+        number = key_number(kept) % STATES if kept else 0
         key = self.vault.get([number])[0]
-        if key is None or renew or self.read_state(kept) is None:
+        if key is None or renew or self.read_digest(kept) is None:
             # The other place. An erasure that waits may have it down for destruction, which writing over it is.
             self._note([number])
             number = (number + 1) % STATES
@@ -143,11 +143,11 @@ class SealedTables(PlainTables):
             key = self.vault.renew(number)
         return seal(number, key, digest.to_bytes())
 
-    def read_state(self, kept: bytes) -> bytes | None:
+    def read_digest(self, kept: bytes) -> bytes | None:
         """The state; None in a backup, which has none, and in an old copy, whose key is gone."""
         if not kept:
             return None
-        key = self.vault.get([number_of(kept)])[0]
+        key = self.vault.get([key_number(kept)])[0]
         if key is None:
             return None
         try:
@@ -157,44 +157,44 @@ class SealedTables(PlainTables):
 
     def shred(self, records: Sequence[Stored]) -> None:
         """Note the keys of these records for destruction."""
-        self._note([record.number for record in records if record.number is not None])
+        self._note([record.key for record in records if record.key is not None])
 
     def destroy_keys(self) -> None:
         """Overwrite every noted key in the vault, and see that it is gone."""
         self.vault.destroy(self._noted())
 
-    def settle(self) -> None:
+    def unlist_keys(self) -> None:
         """The noted keys are destroyed: empty the list."""
         self.connection.execute("DELETE FROM shredding")
 
-    def begin(self) -> None:
-        """Remember which keys are older than the transaction."""
-        super().begin()
-        self._first_new = self.vault.next
+    def mark(self) -> int:
+        """Which keys are older than the transaction."""
+        return self.vault.next
 
     def before_commit(self) -> None:
         """No record is committed before its key is on the disk."""
         self.vault.sync()
 
-    def undo(self) -> None:
+    def undo(self, mark: Any) -> None:
         """Destroy the keys of records that did not come to be."""
-        super().undo()
-        self.vault.destroy(range(self._first_new, self.vault.next))
+        self.vault.destroy(range(mark, self.vault.next))
 
     def wrap(self, slots: Sequence[int], codes: Sequence[bytes]) -> list[bytes]:
         """Seal each code under the key of its record."""
         numbers: dict[int, int] = {}
         for part in in_parts(slots):
-            sql = f"SELECT slot, substr(vector, 1, {OVERHEAD}) FROM main.vectors WHERE slot IN ({marks(part)})"
-            numbers.update((slot, number_of(head)) for slot, head in self.connection.execute(sql, part))
+            sql = f"SELECT slot, substr(record, 1, {OVERHEAD}) FROM main.sealed WHERE slot IN ({marks(part)})"
+            numbers.update((slot, key_number(head)) for slot, head in self.connection.execute(sql, part))
         wanted = [numbers[slot] for slot in slots]
         keys = self.vault.get(wanted)
-        return [seal(number, self._key(key), code, CODE) for number, key, code in zip(wanted, keys, codes, strict=True)]
+        return [
+            seal(number, self._known(key), code, CODE) for number, key, code in zip(wanted, keys, codes, strict=True)
+        ]
 
     def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
         """Open the codes; those that cannot be opened are left out."""
         whole = [(slot, sealed) for slot, sealed in found if is_sealed(sealed)]
-        keys = self.vault.get([number_of(sealed) for _, sealed in whole])
+        keys = self.vault.get([key_number(sealed) for _, sealed in whole])
         codes: dict[int, bytes] = {}
         for (slot, sealed), key in zip(whole, keys, strict=True):
             with suppress(FormatError):
@@ -203,12 +203,11 @@ class SealedTables(PlainTables):
         return codes
 
     def traces(self, record: Stored) -> list[Needle]:
-        """The sealed record, its sealed code, and its key."""
-        assert record.number is not None
+        """The sealed record and its key."""
+        assert record.key is not None
         assert record.sealed is not None
-        key = self.vault.get([record.number])[0]
-        needles = [Needle("sealed record", record.sealed), *([] if key is None else [Needle("record key", key)])]
-        return needles + [Needle("sealed code", code) for code in self.codes.as_kept(record.slot)]
+        secret = self.vault.get([record.key])[0]
+        return [Needle("sealed record", record.sealed), *([] if secret is None else [Needle("record key", secret)])]
 
     def files(self) -> list[Path]:
         """The vault."""
@@ -218,22 +217,20 @@ class SealedTables(PlainTables):
         """The blocks of the vault in which keys were destroyed: the file is too long to be read at every forget."""
         return [VaultBlocks(self.vault, self._noted())]
 
-    def copy_to(self, target: PlainTables, part: int) -> Iterator[int]:
+    def copy_to(self, target: sqlite3.Connection, part: int) -> Iterator[int]:
         """Copy the sealed records as they are, by ascending number of their keys, part by part; how many each time."""
         # A sealed record begins with the number, big-endian.
-        sql = "SELECT slot FROM main.vectors ORDER BY substr(vector, 1, 8)"
+        sql = "SELECT slot FROM main.sealed ORDER BY substr(record, 1, 8)"
         slots = [slot for (slot,) in self.connection.execute(sql)]
         for start in range(0, len(slots), part):
             wanted = slots[start : start + part]
             found: dict[int, bytes] = {}
             for some in in_parts(wanted):
                 found.update(
-                    self.connection.execute(
-                        f"SELECT slot, vector FROM main.vectors WHERE slot IN ({marks(some)})", some
-                    )
+                    self.connection.execute(f"SELECT slot, record FROM main.sealed WHERE slot IN ({marks(some)})", some)
                 )
-            target.connection.executemany(
-                "INSERT INTO main.vectors (slot, vector) VALUES (?, ?)",
+            target.executemany(
+                "INSERT INTO main.sealed (slot, record) VALUES (?, ?)",
                 ((start + place + 1, found[slot]) for place, slot in enumerate(wanted)),
             )
             yield len(wanted)
@@ -242,7 +239,7 @@ class SealedTables(PlainTables):
         """Close the vault."""
         self.vault.close()
 
-    def _key(self, key: bytes | None) -> bytes:
+    def _known(self, key: bytes | None) -> bytes:
         if key is None:
             raise FileError(f"{self.vault.path}: expected a key that was just written or read, got none")
         return key
@@ -256,7 +253,7 @@ class SealedTables(PlainTables):
     def _remember(self, records: Sequence[Stored]) -> None:
         # A replaced record may still be there under its old slot: the new one takes its place.
         self.connection.executemany(
-            "REPLACE INTO temp.records (slot, row, name, subject, payload) VALUES (?, ?, ?, ?, ?)",
+            "REPLACE INTO temp.records (slot, number, name, subject, payload) VALUES (?, ?, ?, ?, ?)",
             (record[:5] for record in records),
         )
 
@@ -264,11 +261,11 @@ class SealedTables(PlainTables):
         """Open sealed records; those whose keys are gone are left out."""
         if any(type(slot) is not int or type(sealed) is not bytes for slot, sealed in found):
             raise FormatError("records: expected integers and bytes in their columns, got others: damaged")
-        numbers = [number_of(sealed) for _, sealed in found]
+        keys = [key_number(sealed) for _, sealed in found]
         records = []
-        for (slot, sealed), number, key in zip(found, numbers, self.vault.get(numbers), strict=True):
-            if key is not None:
-                id, vector, subject, payload = decode_record(unseal(sealed, key))
+        for (slot, sealed), key, secret in zip(found, keys, self.vault.get(keys), strict=True):
+            if secret is not None:
+                id, vector, subject, payload = decode_record(unseal(sealed, secret))
                 name = id if isinstance(id, str) else None
-                records.append(Stored(slot, row_of(id), name, subject, payload, vector, number, sealed))
+                records.append(Stored(slot, number_of(id), name, subject, payload, vector, key, sealed))
         return records

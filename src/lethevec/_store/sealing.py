@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import FormatError, MissingDependencyError
 
-__all__ = ["CODE", "OVERHEAD", "is_sealed", "number_of", "seal", "unseal"]
+__all__ = ["CODE", "OVERHEAD", "is_sealed", "key_number", "seal", "unseal"]
 
 _NUMBER = 8
 _NONCE = 12
@@ -36,7 +36,7 @@ def is_sealed(sealed: bytes) -> bool:
     return len(sealed) >= OVERHEAD and int.from_bytes(sealed[:_NUMBER], "big") < _MOST
 
 
-def number_of(sealed: bytes) -> int:
+def key_number(sealed: bytes) -> int:
     """The number of the key that opens it."""
     if len(sealed) < OVERHEAD:
         raise FormatError(f"expected at least {OVERHEAD} bytes of a sealed record, got {len(sealed)}: damaged")

@@ -1,4 +1,4 @@
-"""An open store below its records: files, connection, transactions; and how a path becomes one."""
+"""An open store below its records: files, connection, state, transactions."""
 
 from __future__ import annotations
 
@@ -7,33 +7,54 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from .._index import Config
-from ..errors import FileError, InputError, ParameterError, UnsupportedError
+from ..errors import FileError, IncompleteWriteError, UnsupportedError
 from .checkpoint import BusyError, Checkpointer
 from .connection import connect, pragma, translated, use_wal
-from .engine import Factory, new_configuration, read_configuration
 from .files import RawFile, StoreFiles
-from .lock import WriterLock
 from .pages import wal_state
-from .schema import (
-    StoreRow,
-    check_header,
-    check_not_truncated,
-    check_version,
-    is_sealed,
-    new_database,
-    read_store_row,
-)
+from .plain import PlainTables
+from .schema import State, check_header, check_not_truncated, check_version, read_state, vault_of
 from .sealed import SealedTables
-from .source_key import draw_key
-from .tables import PlainTables
+from .tables import RecordTables
 from .vault import Vault
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Participant", "Session", "Transaction"]
+
+_LOG_LIMIT = 4 << 20  # bytes of log after which it is emptied
+
+
+class Participant(Protocol):
+    """Who has something in memory that must go back when a transaction does."""
+
+    def mark(self) -> Any:
+        """What `undo` needs to come back to where things are now."""
+        ...
+
+    def undo(self, mark: Any) -> None:
+        """The tables are as they were when the mark was set: be so too."""
+        ...
+
+
+class Transaction:
+    """A write transaction under way. `state` is what the `store` row will say when it is committed."""
+
+    def __init__(self, state: State) -> None:
+        """One that has changed nothing yet."""
+        self.state = replace(state, digest=state.digest.copy())
+        self.changed = False
+        self.forgot = False  # whether copies of the old state are to tell nothing about what is gone
+        self.failed = False  # whether SQLite has rolled it back by itself
+
+    def write(self, *, forgets: bool = False) -> State:
+        """The state, for one more write to the records."""
+        self.changed = True
+        self.forgot |= forgets
+        self.state.version += 1
+        return self.state
 
 
 class Session:
@@ -47,18 +68,20 @@ class Session:
         self.timeout = timeout
         self.guard = threading.RLock()
         self.closed = False
-        self.committed = False  # whether the last transaction was, even if an interrupt came right after
+        self.undone = 0  # how many transactions were rolled back
+        self.participants: list[Participant] = []
+        self._transaction: Transaction | None = None
+        self._marked = False  # whether the tables say that pages were rewritten
         self.raw = RawFile(self.path, writable=not read_only)
         try:
-            header = check_header(self.raw)
-            self.page_size = header.page_size
+            self.page_size = check_header(self.raw).page_size
             if not wal_state(files.wal, with_pages=False).size:
                 check_not_truncated(self.raw)
             self.connection = connect(self.path, self._mode(), timeout=timeout)
             try:
-                self.tables = self._open_tables(header.user_version, vault)
+                self.tables = self._open_tables(vault)
                 try:
-                    self.row = self._prepare()
+                    self._state = self._read_state()
                 except BaseException:
                     self.tables.close()
                     raise
@@ -68,8 +91,9 @@ class Session:
         except BaseException:
             self.raw.close()
             raise
+        self.participants.append(self.tables)
         self.checkpointer = Checkpointer(self.connection, self.raw, files, self.page_size)
-        self.checkpointer.everything = self.row.unscrubbed or bool(wal_state(files.wal, with_pages=False).size)
+        self.checkpointer.everything = self._state.unscrubbed or bool(wal_state(files.wal, with_pages=False).size)
 
     def _mode(self) -> str:
         if not self.read_only:
@@ -80,69 +104,145 @@ class Session:
             return "immutable"
         return "ro"
 
-    def _open_tables(self, layout: int, vault: Path) -> PlainTables:
-        if not is_sealed(layout):
-            with translated(self.path):
+    def _open_tables(self, vault: Path) -> RecordTables:
+        with translated(self.path):
+            check_version(self.connection, self.path)
+            vault_id = vault_of(self.connection, self.path)
+            if vault_id is None:
                 return PlainTables(self.connection, self.path)
-        opened = Vault(vault, writable=not self.read_only)
-        try:
-            with translated(self.path):
-                return SealedTables(self.connection, self.path, opened)
-        except BaseException:
-            opened.close()
-            raise
+            opened = Vault(vault, writable=not self.read_only)
+            try:
+                return SealedTables(self.connection, self.path, opened, vault_id)
+            except BaseException:
+                opened.close()
+                raise
+
+    def _read_state(self) -> State:
+        with translated(self.path):
+            if not self.read_only:
+                use_wal(self.connection, self.path)
+            return read_state(self.connection, self.path, self.tables)
+
+    @property
+    def state(self) -> State:
+        """The `store` row: as the transaction under way has it, or as it was last committed or read."""
+        return self._state if self._transaction is None else self._transaction.state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._transaction is not None
 
     def searchable(self) -> list[Path]:
         """Every file that could hold a record or its key."""
         return [*self.files.searchable(), *self.tables.files()]
 
-    def _prepare(self) -> StoreRow:
-        with translated(self.path):
-            check_version(self.connection, self.path)
-            if not self.read_only:
-                use_wal(self.connection, self.path)
-            return read_store_row(self.connection, self.path, self.tables)
-
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed at the end of the block, or rolled back as a whole."""
+    def transaction(self) -> Iterator[Transaction]:
+        """A write transaction: committed at the end of the block, or rolled back as a whole.
+
+        Inside another one it is a part of that, which can be rolled back by itself. Everything that every transaction
+        must do is done here: the mark that pages were rewritten, the `store` row, and what participants have to undo.
+        """
         with self.guard:
-            self.committed = False
             self.require_writer()
             with translated(self.path):
-                pragma(self.connection, f"busy_timeout={int(self.timeout * 1000)}")
-                self.connection.execute("BEGIN IMMEDIATE")
-                self.tables.begin()
-                try:
-                    yield self.connection
-                    self.tables.before_commit()
-                    self.connection.execute("COMMIT")
-                except BaseException as error:
-                    # A failed commit (a full disk) may have rolled back by itself; an interrupt may come just after
-                    # one that was done.
-                    self.committed = not self.connection.in_transaction and not isinstance(error, sqlite3.Error)
-                    if self.connection.in_transaction:
-                        self.connection.execute("ROLLBACK")
-                    if not self.committed:
-                        with suppress(FileError):
-                            self.tables.undo()
-                    # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
-                    if self.checkpointer.grew():
-                        with suppress(BusyError, FileError, OSError):
-                            self.checkpointer.run(0.0)
-                    raise
-                self.committed = True
-                self.checkpointer.note_commit()
+                if self._transaction is None:
+                    yield from self._outermost()
+                else:
+                    yield from self._part(self._transaction)
 
-    def write_row(self, row: StoreRow, *, renew: bool = False) -> None:
-        """Put the `store` row, inside a transaction. The caller sets `row` here once that is committed.
+    def _outermost(self) -> Iterator[Transaction]:
+        pragma(self.connection, f"busy_timeout={int(self.timeout * 1000)}")
+        self.connection.execute("BEGIN IMMEDIATE")
+        transaction = Transaction(self._state)
+        marks = self._marks()
+        committing = False
+        try:
+            self._transaction = transaction
+            if not self._marked:
+                self.connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
+            yield transaction
+            if transaction.failed:
+                raise IncompleteWriteError(f"{self.path}: the transaction was rolled back when one of its calls failed")
+            if transaction.changed:
+                self._write_state(transaction)
+            self.tables.before_commit()
+            committing = True
+            self.connection.execute("COMMIT")
+            self._committed(transaction)
+        except BaseException as error:
+            # A failed commit (a full disk) may have rolled back by itself; an interrupt may come just after one that
+            # was done.
+            if committing and not self.connection.in_transaction and not isinstance(error, sqlite3.Error):
+                self._committed(transaction)
+                raise
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            self._transaction = None
+            self._undo(marks)
+            # Pages of a large transaction may have gone to the log before it failed: do not leave them there.
+            if self.checkpointer.grew():
+                with suppress(BusyError, FileError, OSError):
+                    self.checkpointer.run(0.0)
+            raise
 
-        `renew` after a forget: copies of the old row are to tell nothing about what is gone.
-        """
-        self.connection.execute(
-            "UPDATE store SET version = ?, next_slot = ?, digest = ?, unscrubbed = 1 WHERE one = 1",
-            (row.version, row.next_slot, self.tables.keep_state(row.digest, renew=renew)),
-        )
+    def _part(self, outer: Transaction) -> Iterator[Transaction]:
+        if outer.failed:
+            raise IncompleteWriteError(f"{self.path}: the transaction was rolled back when one of its calls failed")
+        self.connection.execute("SAVEPOINT part")
+        part = Transaction(outer.state)
+        marks = self._marks()
+        try:
+            self._transaction = part
+            yield part
+            self.connection.execute("RELEASE part")
+            outer.state = part.state
+            outer.changed |= part.changed
+            outer.forgot |= part.forgot
+            outer.failed |= part.failed
+        except BaseException:
+            self._transaction = outer
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO part")
+                self.connection.execute("RELEASE part")
+            else:
+                outer.failed = True
+            self._undo(marks)
+            raise
+        finally:
+            self._transaction = outer
+
+    def _committed(self, transaction: Transaction) -> None:
+        self._state = transaction.state
+        self._transaction = None
+        self._marked = True
+        self.checkpointer.note_commit()
+
+    def _marks(self) -> list[tuple[Participant, Any]]:
+        return [(participant, participant.mark()) for participant in self.participants]
+
+    def _undo(self, marks: list[tuple[Participant, Any]]) -> None:
+        self.undone += 1
+        for participant, mark in marks:
+            with suppress(FileError, sqlite3.Error):
+                participant.undo(mark)
+
+    def _write_state(self, transaction: Transaction) -> None:
+        state = transaction.state
+        kept = self.tables.keep_digest(state.digest, renew=transaction.forgot)
+        sql = "UPDATE store SET version = ?, next_slot = ?, digest = ? WHERE one = 1"
+        self.connection.execute(sql, (state.version, state.next_slot, kept))
+
+    def empty_long_log(self) -> None:
+        """Empty the log if it is long and nobody is in the way: a forget has to look at every page in it."""
+        if self._transaction is None and self.checkpointer.wal_size() > _LOG_LIMIT:
+            with suppress(BusyError):
+                self.checkpointer.run(0.0)
 
     def data_version(self) -> int:
         """A number that changes when another connection has committed."""
@@ -159,6 +259,11 @@ class Session:
         self.require_open()
         if self.read_only:
             raise UnsupportedError(f"{self.path}: expected a store opened for writing, got one with read_only=True")
+
+    def require_no_transaction(self, call: str) -> None:
+        """Refuse what cannot be a part of a transaction."""
+        if self._transaction is not None:
+            raise UnsupportedError(f"{call}: expected no transaction under way, got a call inside of one")
 
     def close(self) -> None:
         """Close the connection, leaving an empty, scrubbed log if nobody is in the way. Safe to call twice."""
@@ -186,73 +291,3 @@ class Session:
             # A reader, or a full disk: the mark stays, and the next open does the work.
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-
-
-def open_session(
-    path: str | os.PathLike[str],
-    dim: int | None,
-    metric: str | None,
-    options: dict[str, Any] | None,
-    *,
-    factory: Factory,
-    read_only: bool,
-    timeout: float,
-    vault: Path,
-    encrypt: bool | None,
-) -> tuple[Session, WriterLock | None]:
-    """Open or create the store at a path. A writer gets its lock; a reader creates nothing."""
-    files = StoreFiles(Path(path))
-    if not read_only:
-        if not files.database.parent.is_dir():
-            raise FileError(f"{files.database.parent}: expected a folder to put the store in, got none")
-        lock = WriterLock(files.lock)
-    else:
-        lock = None
-    try:
-        if not files.database.exists():
-            if read_only:
-                raise FileError(f"{files.database}: expected a store to read, got nothing there")
-            configuration = new_configuration(factory, dim, metric, options)
-            key = draw_key() if factory.draws_key(configuration) else None
-            made = Vault.create(vault) if encrypt else None
-            new_database(files, configuration, made, key, codes=factory.keeps_codes(configuration))
-        session = Session(files, vault, read_only=read_only, timeout=timeout)
-        try:
-            _check_same(session, factory, dim, metric, options)
-            if encrypt is not None and encrypt != session.tables.sealed:
-                raise ParameterError(
-                    f"{session.path}: expected encrypt={session.tables.sealed}, as the store was created, got {encrypt}"
-                )
-        except BaseException:
-            session.close()
-            raise
-    except BaseException:
-        if lock is not None:
-            lock.release()
-        raise
-    return session, lock
-
-
-def _check_same(
-    session: Session, factory: Factory, dim: int | None, metric: str | None, options: dict[str, Any] | None
-) -> None:
-    """What was asked for must be what the store is, or what makes such a store: "auto" may have become "scan"."""
-    created = read_configuration(session.row.configuration, session.path)
-    asked = {"dim": dim, "metric": metric, **(options or {})}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    known = {one.name: getattr(created, one.name) for one in fields(created)} | dict(created.params)
-    different = [name for name, value in asked.items() if name not in known or known[name] != value]
-    if different and not _makes(factory, session.row.configuration, created, asked):
-        name = different[0]
-        raise ParameterError(
-            f"{session.path}: expected {name}={known.get(name)!r}, as the store was created, got {asked[name]!r}"
-        )
-
-
-def _makes(factory: Factory, configuration: str, created: Config, asked: dict[str, Any]) -> bool:
-    """Whether a new store that is asked for like this would have the same configuration."""
-    given = {"dim": created.dim, "metric": created.metric, **asked}
-    try:
-        return factory.describe(given.pop("dim"), given.pop("metric"), given) == configuration
-    except (InputError, TypeError):
-        return False

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from lethevec._store import Record
+from lethevec import Record
 from lethevec.errors import FormatError, IncompleteWriteError
 
 __all__ = ["VECTORS_ALONE", "write_fvecs", "write_npy", "write_npz"]
@@ -19,10 +19,18 @@ VECTORS_ALONE = (".npy", ".fvecs")
 _MAX_TEXTS = 1 << 30  # bytes of an array of texts, all as wide as the widest
 
 
+def vector_of(record: Record) -> npt.NDArray[np.float32]:
+    """The vector of a record; one without a vector is refused."""
+    if record.vector is None:
+        raise FormatError(f"expected records with vectors, got {record.id!r}, which has none; .jsonl keeps all of them")
+    return record.vector
+
+
 def write_fvecs(file: IO[bytes], records: Iterator[Record]) -> None:
     """Dimension and numbers of each vector."""
     for record in records:
-        file.write(len(record.vector).to_bytes(4, "little") + record.vector.astype("<f4").tobytes())
+        vector = vector_of(record)
+        file.write(len(vector).to_bytes(4, "little") + vector.astype("<f4").tobytes())
 
 
 def write_npy(file: IO[bytes], records: Iterator[Record], count: int, dim: int) -> None:
@@ -31,7 +39,7 @@ def write_npy(file: IO[bytes], records: Iterator[Record], count: int, dim: int) 
     np.lib.format.write_array_header_1_0(file, head)
     written = 0
     for record in records:
-        file.write(record.vector.astype("<f4").tobytes())
+        file.write(vector_of(record).astype("<f4").tobytes())
         written += 1
     if written != count:
         raise IncompleteWriteError(f"expected {count} records, got {written}: the store changed meanwhile; try again")

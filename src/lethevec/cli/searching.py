@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 import lethevec
-from lethevec import datasets
+from lethevec import Hit, datasets
 from lethevec._progress import Progress
-from lethevec._store import Hit
 from lethevec.errors import InputError, ParameterError
 
+from .arrays import vector_of
 from .command import command, json_option, keys_option, open_store, parse_id, store_argument
 from .inputs import Input, format_option, key_option, read_queries
 from .output import note, print_fields, print_json, print_table
@@ -88,7 +88,7 @@ def search(
         if ids:
             chosen = [parse_id(db, text) for text in ids]
             labels: Iterator[Any] = iter(chosen)
-            parts: Iterator[F32] = iter([np.stack([record.vector for record in db.get(chosen)])])
+            parts: Iterator[F32] = iter([np.stack([vector_of(record) for record in db.get(chosen)])])
         else:
             labels = iter(range(sys.maxsize))
             source = Input([str(queries)], format, key, _BATCH)
@@ -245,7 +245,7 @@ def _sampled(db: lethevec.Store, most: int) -> F32:
     found = []
     with Progress(len(db), "choosing queries", unit="records") as progress:
         for place, record in enumerate(db):
-            if place in wanted:
+            if place in wanted and record.vector is not None:
                 found.append(record.vector)
             progress.advance()
     return np.stack(found)

@@ -15,12 +15,12 @@ from typing import IO, Any
 import numpy as np
 
 import lethevec
+from lethevec import Record
 from lethevec._progress import Progress
-from lethevec._store import Record
 from lethevec._store.copying import building
 from lethevec.errors import FormatError, IncompleteWriteError, MissingDependencyError
 
-from .arrays import write_fvecs, write_npy, write_npz
+from .arrays import vector_of, write_fvecs, write_npy, write_npz
 
 __all__ = ["SUFFIXES", "records_of", "write_records"]
 
@@ -96,7 +96,7 @@ def _write_jsonl(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
     for record in records:
         fields = {"id": record.id, "subject": record.subject, "payload": record.payload}
         head = json.dumps(fields, ensure_ascii=False)[:-1]
-        file.write(f'{head}, "vector": {numbers % tuple(record.vector.tolist())}}}\n'.encode())
+        file.write(f'{head}, "vector": {_text(numbers, record) or "null"}}}\n'.encode())
 
 
 def _write_csv(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
@@ -108,8 +108,12 @@ def _write_csv(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
     writer.writerow(["id", "subject", "payload", "vector"])
     for record in _of_one_kind(records):
         payload = "" if record.payload is None else json.dumps(record.payload, ensure_ascii=False)
-        writer.writerow([record.id, record.subject or "", payload, numbers % tuple(record.vector.tolist())])
+        writer.writerow([record.id, record.subject or "", payload, _text(numbers, record)])
     text.detach()
+
+
+def _text(numbers: str, record: Record) -> str:
+    return "" if record.vector is None else numbers % tuple(record.vector.tolist())
 
 
 def _of_one_kind(records: Iterable[Record]) -> Iterator[Record]:
@@ -153,7 +157,7 @@ def _arrow_batch(pa: Any, part: list[Record], schema: Any, dim: int, name: str) 
             raise FormatError(
                 f"{name}: expected ids of one kind, numbers or texts, in a columnar file; .jsonl has both"
             )
-    flat = pa.array(np.concatenate([record.vector for record in part]), type=pa.float32())
+    flat = pa.array(np.concatenate([vector_of(record) for record in part]), type=pa.float32())
     payloads = [None if r.payload is None else json.dumps(r.payload, ensure_ascii=False) for r in part]
     columns = [
         pa.array([record.id for record in part], type=schema.field("id").type),

@@ -86,5 +86,5 @@ def _compare(sample: list[tuple[int | str, Any, str | None, Any]], store: Store,
         return
     for (id, vector, owner, payload), record in zip(sample, store.get([id for id, *_ in sample]), strict=True):
         same = record.id == id and record.subject == owner and record.payload == payload
-        if not same or not np.array_equal(record.vector, vector):
+        if not same or record.vector is None or not np.array_equal(record.vector, vector):
             raise IncompleteWriteError(f"{name}: expected the record {id!r} in the store as in the source, got another")

@@ -1,0 +1,151 @@
+"""Records between the caller, the tables and the digest: what came in is checked here, and given back as it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._forgetting.records import canonical_json, encode_record
+from .._record import Record
+from .._vectors import as_vectors
+from ..errors import FormatError, InputError
+from .ids import Id, check_ids, check_text
+
+__all__ = ["Batch", "Stored", "as_arrays", "check_payloads", "check_subjects", "make_batch", "read_payload"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+
+class Stored(NamedTuple):
+    """One record as it is in the tables."""
+
+    slot: int
+    number: int
+    name: str | None
+    subject: str | None
+    payload: str | None
+    vector: bytes | None
+    key: int | None = None  # the number of its key, in a sealed store
+    sealed: bytes | None = None  # and what its table holds
+
+    @property
+    def id(self) -> Id:
+        """The caller's id."""
+        return self.number if self.name is None else self.name
+
+    def encoding(self) -> bytes:
+        """What the digest is made of."""
+        return encode_record(self.id, self.vector, self.subject, self.payload)
+
+    def record(self) -> Record:
+        """As callers see it."""
+        vector = None if self.vector is None else np.frombuffer(self.vector, dtype="<f4").astype(np.float32)
+        return Record(self.id, vector, self.subject, read_payload(self.payload))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records on their way in: checked, not yet stored. `vectors` are those of the records at `placed`."""
+
+    ids: list[Id]
+    numbers: I64
+    vectors: F32
+    placed: I64
+    subjects: list[str | None]
+    payloads: list[str | None]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.ids)
+
+    def stored(self, first_slot: int) -> Iterator[Stored]:
+        """As they will be in the tables."""
+        little = self.vectors.astype("<f4", copy=False)
+        vectors: list[bytes | None] = [None] * len(self)
+        for place, vector in zip(self.placed.tolist(), little, strict=True):
+            vectors[place] = vector.tobytes()
+        for place, id in enumerate(self.ids):
+            name = id if isinstance(id, str) else None
+            number = int(self.numbers[place])
+            yield Stored(first_slot + place, number, name, self.subjects[place], self.payloads[place], vectors[place])
+
+
+def make_batch(dim: int, metric: str, vectors: Any, ids: Any, subjects: Any, payloads: Any) -> Batch:
+    """Check everything that a caller gave for some records."""
+    checked = as_vectors(vectors, dim, nonzero=metric == "cosine")
+    names, numbers = check_ids(ids)
+    n = len(names)
+    if n != len(checked):
+        raise InputError(f"ids: expected one for each of {len(checked)} vectors, got {n}")
+    return Batch(names, numbers, checked, np.arange(n), check_subjects(subjects, n), check_payloads(payloads, n))
+
+
+def check_subjects(subjects: Any, n: int) -> list[str | None]:
+    """A subject for each record: one for all, or a list with None where there is none."""
+    if subjects is None or isinstance(subjects, str):
+        subjects = [subjects] * n
+    if not isinstance(subjects, Iterable) or isinstance(subjects, Mapping | bytes):
+        raise InputError(f"subjects: expected a list of {n} strings or None, got {type(subjects).__name__}")
+    subjects = list(subjects)
+    if len(subjects) != n:
+        raise InputError(f"subjects: expected one for each of {n} records, or one string for all, got {len(subjects)}")
+    return [None if subject is None else check_text(subject, "subjects") for subject in subjects]
+
+
+def check_payloads(payloads: Any, n: int) -> list[str | None]:
+    """The canonical JSON of each payload: a dict, or None where there is none."""
+    payloads = [None] * n if payloads is None else payloads
+    if isinstance(payloads, Mapping | str) or not isinstance(payloads, Sequence):
+        raise InputError(f"payloads: expected a list of {n} dicts or None, got {type(payloads).__name__}")
+    if len(payloads) != n:
+        raise InputError(f"payloads: expected one for each of {n} records, got {len(payloads)}")
+    return [None if payload is None else _payload_text(payload, place) for place, payload in enumerate(payloads)]
+
+
+def _payload_text(payload: Any, place: int) -> str:
+    if not isinstance(payload, dict):
+        raise InputError(f"payloads: expected dicts, got {type(payload).__name__} at {place}")
+    try:
+        text = canonical_json(payload)
+        text.encode()
+        # A key that is not a string, or a tuple, would come back as something else.
+        if json.loads(text) != payload:
+            raise ValueError("keys must be strings, and values JSON's own types")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"payloads: expected what JSON can hold, got something else at {place} ({error})") from None
+    return text
+
+
+def as_arrays(numbers: Sequence[Any], blobs: Sequence[Any], dim: int, path: object) -> tuple[I64, F32]:
+    """Numbers and vectors for the index; what a damaged file could hold is refused."""
+    size = 4 * dim
+    if (
+        not set(map(type, numbers)) <= {int}
+        or not set(map(type, blobs)) <= {bytes}
+        or not set(map(len, blobs)) <= {size}
+    ):
+        raise FormatError(
+            f"{path}: expected an integer and {size} bytes of vector in every record, got others: damaged"
+        )
+    vectors = np.frombuffer(b"".join(blobs), dtype="<f4").astype(np.float32).reshape(-1, dim)
+    if not np.isfinite(vectors).all():
+        raise FormatError(f"{path}: expected finite numbers in every vector, got others: the file is damaged")
+    return np.array(numbers, dtype=np.int64), vectors
+
+
+def read_payload(text: Any) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        payload = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FormatError(f"records: expected payloads in JSON, got something else ({error}): damaged") from None
+    if not isinstance(payload, dict):
+        raise FormatError(f"records: expected payloads to be objects, got {type(payload).__name__}: damaged")
+    return payload

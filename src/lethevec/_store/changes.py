@@ -1,0 +1,144 @@
+"""Changes of records: tables, digest, index in memory and kept codes together, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._progress import Progress
+from .._record import Keep
+from ..errors import IdError
+from .batch import Batch, Stored, check_payloads, check_subjects, make_batch
+from .codes import Codes
+from .ids import check_ids
+from .lookup import known_slots, occupied
+from .mirror import Mirror
+from .session import Session, Transaction
+
+__all__ = ["Changes", "Update"]
+
+I64 = npt.NDArray[np.int64]
+_PART = 2000  # records held at once
+
+
+class Update:
+    """What is to be replaced, checked: `None` for a part that stays as it is."""
+
+    def __init__(self, dim: int, metric: str, ids: Any, vectors: Any, subjects: Any, payloads: Any) -> None:
+        """Check what a caller gave."""
+        if ids is None:
+            raise IdError("ids: expected the ids of the records to update, got none")
+        self.ids, self.numbers = check_ids(ids)
+        n = len(self.ids)
+        self.given = None if isinstance(vectors, Keep) else make_batch(dim, metric, vectors, self.ids, None, None)
+        self.subjects = None if isinstance(subjects, Keep) else check_subjects(subjects, n)
+        self.payloads = None if isinstance(payloads, Keep) else check_payloads(payloads, n)
+
+    def vectors(self, old: Sequence[Stored]) -> list[bytes | None]:
+        """Of each record, the new one or the old one."""
+        if self.given is None:
+            return [record.vector for record in old]
+        return [record.vector for record in self.given.stored(0)]
+
+
+class Changes:
+    """Adds, replaces and deletes. The caller holds the guard."""
+
+    def __init__(self, session: Session, mirror: Mirror, codes: Codes) -> None:
+        """Of an open store."""
+        self._session = session
+        self._mirror = mirror
+        self._codes = codes
+
+    def add(self, batches: Iterable[Batch], total: int | None = None) -> int:
+        """Add records in one transaction; their number."""
+        added = 0
+        with Progress(total, "adding", unit="records") as progress, self._session.transaction() as transaction:
+            for batch in batches:
+                self._refuse_present(batch)
+                self._insert(transaction, batch)
+                added += len(batch)
+                progress.advance(len(batch))
+        return added
+
+    def _insert(self, transaction: Transaction, batch: Batch) -> None:
+        state = transaction.write()
+        stored = list(batch.stored(state.next_slot))
+        self._session.tables.insert(stored)
+        state.digest.add(record.encoding() for record in stored)
+        state.next_slot += len(stored)
+        # The index goes before the commit: what it refuses must not be committed.
+        numbers = batch.numbers[batch.placed]
+        self._mirror.enter(numbers, batch.vectors, np.delete(batch.numbers, batch.placed).tolist())
+        self._codes.put([stored[place].slot for place in batch.placed.tolist()], batch.vectors, numbers)
+
+    def _refuse_present(self, batch: Batch) -> None:
+        taken = occupied(self._session.connection, batch.numbers.tolist())
+        if taken:
+            place = int(np.flatnonzero(batch.numbers == taken[0])[0])
+            raise IdError(
+                f"ids: expected new ids, got {batch.ids[place]!r}, which is there already "
+                f"({len(taken)} of {len(batch)} are); update replaces"
+            )
+
+    def update(self, update: Update) -> None:
+        """Replace parts of records in one transaction."""
+        session = self._session
+        with session.transaction() as transaction:
+            slots = known_slots(session.connection, update.ids)
+            if not slots:
+                return
+            found = {record.slot: record for record in session.tables.read_slots(slots)}
+            self._replace(transaction, [found[slot] for slot in slots], update)
+
+    def _replace(self, transaction: Transaction, old: Sequence[Stored], update: Update) -> None:
+        state = transaction.write()
+        # New slots, so that readers see replaced records as new ones; the old keys, so that destroying one reaches the
+        # old version of its record too, in copies made before.
+        stored = [
+            Stored(
+                state.next_slot + place,
+                record.number,
+                record.name,
+                record.subject if update.subjects is None else update.subjects[place],
+                record.payload if update.payloads is None else update.payloads[place],
+                vector,
+                record.key,
+            )
+            for place, (record, vector) in enumerate(zip(old, update.vectors(old), strict=True))
+        ]
+        slots = [record.slot for record in old]
+        self._session.tables.delete(slots, state.version)
+        self._codes.delete(slots)
+        self._session.tables.insert(stored)
+        state.digest.remove(record.encoding() for record in old)
+        state.digest.add(record.encoding() for record in stored)
+        state.next_slot += len(stored)
+        whole = [record for record in stored if record.vector is not None]
+        numbers, vectors = self._mirror.arrays(whole)
+        if update.given is not None:
+            bare = [record.number for record in stored if record.vector is None]
+            self._mirror.enter(numbers, vectors, bare, replacing=True)
+        self._codes.put([record.slot for record in whole], vectors, numbers)
+
+    def delete(self, slots: Sequence[int], before: Callable[[Sequence[Stored]], None]) -> None:
+        """Delete records in one transaction, in parts, so that memory stays bounded. `before` sees each part."""
+        tables = self._session.tables
+        numbers: list[int] = []
+        with self._session.transaction() as transaction, Progress(len(slots), "forgetting", unit="records") as progress:
+            state = transaction.write(forgets=True)
+            for start in range(0, len(slots), _PART):
+                part = slots[start : start + _PART]
+                stored = list(tables.read_slots(part))
+                state.digest.remove(record.encoding() for record in stored)
+                before(stored)
+                numbers += [record.number for record in stored]
+                tables.shred(stored)
+                tables.delete(part, state.version)
+                self._codes.delete(part)
+                progress.advance(len(part))
+            self._mirror.leave(np.array(numbers, dtype=np.int64))
+            self._codes.follow_gain()

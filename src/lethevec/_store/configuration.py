@@ -1,0 +1,36 @@
+"""The configuration of a store: that of its index, as canonical JSON, kept and hashed as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._index import Config, Index
+from .._index.config import parse_config
+from .._index.sources import default_key, key_of
+from ..errors import FormatError, ParameterError
+
+__all__ = ["draws_key", "new_configuration", "read_configuration"]
+
+
+def new_configuration(dim: int | None, metric: str | None, options: dict[str, Any] | None) -> Config:
+    """The configuration of a new store, every default filled in, so that a later change of defaults changes no store.
+
+    What an index would refuse is refused.
+    """
+    if dim is None:
+        raise ParameterError("dim: expected the number of dimensions to create a new store, got None")
+    # Filing a million records in cells takes far longer than reading them, and a store must open in seconds.
+    return Index(dim, "cosine" if metric is None else metric, **{"source": "scan", **(options or {})}).config
+
+
+def read_configuration(text: str, path: object) -> Config:
+    """The configuration that a store was made with."""
+    try:
+        return parse_config(text.encode())
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def draws_key(config: Config) -> bool:
+    """Whether the store draws a key for its pivots (see `source_key`): it can have some, and nobody chose a key."""
+    return key_of(config.source) == default_key(config.seed)

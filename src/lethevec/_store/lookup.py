@@ -1,0 +1,89 @@
+"""The table `records` by id, number and order: the same in memory and in the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..errors import UnknownIdError
+from .batch import read_payload
+from .ids import STRING_NUMBERS, Id, number_of
+
+__all__ = ["describe", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
+
+_IN = 500  # parameters of one statement; every SQLite allows 999
+
+
+def locate(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int | None]:
+    """The slot of each id, None for those that are not there."""
+    found: dict[int, tuple[int, str | None]] = {}
+    numbers = [number_of(id) for id in ids]
+    for part in in_parts(numbers):
+        sql = f"SELECT number, slot, name FROM records WHERE number IN ({marks(part)})"
+        found.update((number, (slot, name)) for number, slot, name in connection.execute(sql, part))
+    slots: list[int | None] = []
+    for id, number in zip(ids, numbers, strict=True):
+        slot, name = found.get(number, (None, None))
+        slots.append(slot if name == (id if isinstance(id, str) else None) else None)
+    return slots
+
+
+def known_slots(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int]:
+    """The slot of each id; one that is not there is refused."""
+    found = locate(connection, ids)
+    missing = [id for id, slot in zip(ids, found, strict=True) if slot is None]
+    if missing:
+        raise UnknownIdError(
+            f"ids: expected ids that are in the store, got {missing[0]!r}, which is not ({len(missing)} are not)"
+        )
+    return [slot for slot in found if slot is not None]
+
+
+def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
+    """Up to `limit` slots and ids in the order of ids (see `ids`): those after one, which need not be there."""
+    found: list[tuple[int, Id]] = []
+    if not isinstance(after, str):
+        least = -1 if after is None else after
+        for condition in (
+            f"number > ? AND number < {STRING_NUMBERS}",
+            f"number > ? AND number >= {STRING_NUMBERS} AND name IS NULL",
+        ):
+            sql = f"SELECT slot, number FROM records WHERE {condition} ORDER BY number LIMIT ?"
+            found += connection.execute(sql, (least, limit - len(found))).fetchall()
+        after = ""
+    sql = "SELECT slot, name FROM records WHERE name IS NOT NULL AND name > ? ORDER BY name LIMIT ?"
+    return found + connection.execute(sql, (after, limit - len(found))).fetchall()
+
+
+def occupied(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[int]:
+    """Those of the numbers that some record has, whichever id it goes by."""
+    taken: list[int] = []
+    for part in in_parts(numbers):
+        sql = f"SELECT number FROM records WHERE number IN ({marks(part)})"
+        taken.extend(number for (number,) in connection.execute(sql, part))
+    return taken
+
+
+def describe(
+    connection: sqlite3.Connection, numbers: Sequence[int]
+) -> dict[int, tuple[Id, str | None, dict[str, Any] | None]]:
+    """Id, subject and payload of these numbers, as far as they are there."""
+    found: dict[int, tuple[Id, str | None, dict[str, Any] | None]] = {}
+    for part in in_parts(numbers):
+        sql = f"SELECT number, name, subject, payload FROM records WHERE number IN ({marks(part)})"
+        for number, name, subject, payload in connection.execute(sql, part):
+            id = number if name is None else name
+            found[number] = (id, subject, read_payload(payload))
+    return found
+
+
+def in_parts(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many values at a time as one statement takes."""
+    for start in range(0, len(values), _IN):
+        yield values[start : start + _IN]
+
+
+def marks(part: Sequence[int]) -> str:
+    """A question mark for each value."""
+    return ",".join("?" * len(part))

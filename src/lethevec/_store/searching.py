@@ -1,0 +1,51 @@
+"""Searches: in the index in memory, among what a filter lets through, described from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from .._hits import Hits
+from ..errors import FormatError
+from .connection import translated
+from .mirror import Mirror
+from .reading import Reader
+from .selecting import Selection, Selector
+from .session import Session
+
+__all__ = ["Searcher"]
+
+I64 = npt.NDArray[np.int64]
+_ATTEMPTS = 100  # searches that lose a race against a forget before a damaged file is the likelier cause
+
+
+class Searcher:
+    """Runs the index's searches for a store. Other threads go on meanwhile: only the tables are guarded."""
+
+    def __init__(self, session: Session, mirror: Mirror, selector: Selector, reader: Reader) -> None:
+        """Of an open store."""
+        self._session = session
+        self._mirror = mirror
+        self._selector = selector
+        self._reader = reader
+
+    def run(self, search: Callable[[I64 | None], Hits], selection: Selection, catch_up: Callable[[], None]) -> Hits:
+        """The answers of `search`, which is given the numbers of the records that may be found, or None for all."""
+        session = self._session
+        for _ in range(_ATTEMPTS):
+            with session.guard, translated(session.path):
+                catch_up()
+                undone = session.undone
+                allow = self._selector.numbers(selection)
+            found = search(allow)
+            with session.guard, translated(session.path):
+                hits = self._reader.described(found) if session.undone == undone else None
+            if hits is not None:
+                return hits
+            # A record went between the two steps, or changes that the search may have seen were taken back: the answer
+            # could be wrong, so search again.
+        raise FormatError(
+            f"{session.path}: expected every record of the index in the tables, got some that are not there"
+        )

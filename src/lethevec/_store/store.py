@@ -1,0 +1,499 @@
+"""`Store`: records that survive crashes and are forgotten for good.
+
+SQLite is the system of record, and an index in memory answers the searches. A record has an id (int or str), a vector,
+and may have a subject (the person or account it belongs to) and a payload (a JSON object).
+
+Threads may share a store. One process writes; others may read, and see every change at their next call.
+
+Here are the public calls. Each checks its arguments before anything changes and hands them to the part that does the
+work: `reading`, `searching`, `changes`, `forgetting` and `erasing`, `ledger`, `checking`, `backups`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from .._forgetting.anchors import Anchor
+from .._forgetting.receipts import Receipt
+from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
+from .._forgetting.verify import Verification
+from .._hashing.parameters import as_float, boolean
+from .._hits import Hits
+from .._index import Config, Tuning
+from .._record import KEEP, Record
+from ..errors import ErasureIncompleteError, IdError, InputError, ParameterError
+from . import backups, checking
+from .batch import make_batch
+from .changes import Changes, Update
+from .codes import Codes
+from .configuration import draws_key, read_configuration
+from .connection import translated
+from .erasing import Eraser
+from .files import StoreFiles
+from .forgetting import Forgetter, Request
+from .ids import Id, check_ids, check_text
+from .ledger import Ledger
+from .lock import WriterLock
+from .mirror import Mirror
+from .opening import make_index, open_session, recover
+from .reading import Reader
+from .reserve import Reserve
+from .searching import Searcher
+from .selecting import Selection, Selector
+from .session import Session
+from .vault import vault_path
+
+__all__ = ["Store", "open"]
+
+_MOST_SECONDS = 1e6
+
+
+class Store:
+    """An open store; made by `open`.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> db = open(folder.name + "/people.lethe", dim=3, metric="l2")
+    >>> db.add([[0, 0, 1], [0, 2, 0]], ids=["a", "b"], subjects=["alice", "bob"], payloads=[{"year": 1990}, None])
+    >>> [hit.id for hit in db.search([0, 0, 0], k=2)[0]]
+    ['a', 'b']
+    >>> receipt = db.forget(subject="alice")
+    >>> [hit.id for hit in db.search([0, 0, 0], k=2)[0]]
+    ['b']
+    >>> bool(db.verify(receipt))
+    True
+    >>> db.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self, session: Session, lock: WriterLock | None, keys_path: Path, *, drop_unreadable: bool = False
+    ) -> None:
+        """Finish what an earlier process left, then load the index."""
+        self._session = session
+        self._lock = lock
+        config = read_configuration(session.state.configuration, session.path)
+        self._config = config.with_key(None) if draws_key(config) else config
+        self._ledger = Ledger(session, keys_path)
+        self._eraser = Eraser(session, self._ledger)
+        self._reserve = Reserve(session.files.reserve, session.page_size)
+        if not session.read_only:
+            recover(session, self._eraser)
+            self._reserve.ensure()
+        index = make_index(session)
+        self._codes = Codes(session, index)
+        self._mirror = Mirror(session, index, self._codes, drop_unreadable=drop_unreadable)
+        self._selector = Selector(session)
+        self._reader = Reader(session, self._mirror)
+        self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
+        self._changes = Changes(session, self._mirror, self._codes)
+        self._forgetter = Forgetter(
+            session, self._changes, self._codes, self._selector, self._ledger, self._eraser, self._reserve
+        )
+        self._mirror.load()
+
+    # --- What it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._session.path
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self._config.dim
+
+    @property
+    def metric(self) -> str:
+        """The metric: "cosine", "l2" or "ip"."""
+        return self._config.metric
+
+    @property
+    def config(self) -> Config:
+        """Everything that was chosen when the store was made, defaults filled in.
+
+        A key that the store has drawn is not part of it.
+        """
+        return self._config
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a reader."""
+        return self._session.read_only
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether its records are sealed, each under a key of its own."""
+        return self._session.tables.sealed
+
+    def files(self) -> dict[str, int]:
+        """Every file that belongs to the store and could hold a record, by name, with its size in bytes."""
+        return {path.name: path.stat().st_size for path in self._session.files.searchable()}
+
+    def stats(self) -> dict[str, int | float]:
+        """Counts, and bytes by part: those of the index in memory (see `Index.stats`), and `bytes_files` on disk."""
+        with self._session.guard:
+            self._mirror.refresh()
+            index = self._mirror.index.stats()
+            return {**index, "records": self._session.state.digest.count, "bytes_files": sum(self.files().values())}
+
+    def __repr__(self) -> str:
+        """Where, how many, which kind."""
+        state = "closed" if self._session.closed else f"{self._session.state.digest.count} records"
+        return f"<Store {self.path}: {state}, dim={self.dim}, metric={self.metric!r}>"
+
+    def __len__(self) -> int:
+        """The number of records."""
+        with self._session.guard:
+            self._mirror.refresh()
+            return self._session.state.digest.count
+
+    def digest(self) -> str:
+        """The digest of configuration and records: the same for every history that ends in the same records."""
+        with self._session.guard:
+            self._mirror.refresh()
+            return self._session.state.digest.digest()
+
+    # --- Looking at records ------------------------------------------------------------------------------------------
+
+    def __contains__(self, id: object) -> bool:
+        """Whether there is a record with this id."""
+        try:
+            ids, _ = check_ids([id])
+        except IdError:
+            return False
+        return self._reader.contains(ids[0])
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every record in the order of ids, read in parts: what changes meanwhile may or may not be seen."""
+        return self._reader.everything()
+
+    def ids(self) -> list[Id]:
+        """All ids in their order: integers by value, then strings by code point."""
+        return self._reader.ids()
+
+    def get(self, ids: Any) -> list[Record]:
+        """The records with these ids, in this order; an unknown one is refused."""
+        return self._reader.get(check_ids(ids)[0])
+
+    def subjects(self) -> dict[str, int]:
+        """Every subject with the number of its records, by code point."""
+        return self._reader.subjects()
+
+    # --- Search ------------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        queries: npt.ArrayLike,
+        k: int = 10,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        effort: float = 1.0,
+        threads: int | None = 1,
+    ) -> Hits:
+        """The k nearest records to each query, among those of `subject` and those that `where` allows (see `where`)."""
+        index = self._mirror.index
+        return self._searcher.run(
+            lambda allow: index.search(queries, k, effort=effort, threads=threads, allow=allow),
+            Selection(where, subject),
+            self._catch_up,
+        )
+
+    def search_radius(
+        self,
+        queries: npt.ArrayLike,
+        radius: float,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+    ) -> Hits:
+        """All records within `radius` of each query, among those that `where` and `subject` allow."""
+        index = self._mirror.index
+        return self._searcher.run(
+            lambda allow: index.search_radius(queries, radius, allow=allow), Selection(where, subject), self._catch_up
+        )
+
+    def tune(
+        self, queries: npt.ArrayLike, target_recall: float = 0.95, k: int = 10, *, threads: int | None = None
+    ) -> Tuning:
+        """The least effort whose recall on these queries reaches the target (see `Index.tune`); changes nothing."""
+        self._catch_up()
+        return self._mirror.index.tune(queries, target_recall, k, threads=threads)
+
+    def _catch_up(self) -> None:
+        """Before each call: see what others did, and finish what waits if the way is free."""
+        with self._session.guard:
+            self._mirror.refresh()
+            if not self._session.read_only:
+                self._eraser.try_complete()
+
+    # --- Changing records --------------------------------------------------------------------------------------------
+
+    def add(self, vectors: npt.ArrayLike, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
+        """Add records in one transaction. Ids that are there already are refused, and then nothing is added."""
+        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads)
+        with self._session.guard:
+            self._catch_up()
+            self._changes.add([batch])
+            self._after_change()
+
+    def load(self, batches: Iterable[Mapping[str, Any]], *, total: int | None = None) -> int:
+        """Add many records in one transaction and bounded memory, with a progress line; the number of records.
+
+        Each batch is a mapping with the arguments of `add`: `vectors`, `ids`, and perhaps `subjects` and `payloads`.
+        """
+        made = (
+            make_batch(self.dim, self.metric, b["vectors"], b["ids"], b.get("subjects"), b.get("payloads"))
+            for b in batches
+        )
+        with self._session.guard:
+            self._catch_up()
+            added = self._changes.add(made, total)
+            self._after_change()
+        return added
+
+    def update(self, vectors: Any = KEEP, ids: Any = None, *, subjects: Any = KEEP, payloads: Any = KEEP) -> None:
+        """Replace parts of records in one transaction. What is not given stays; None takes a subject or payload off."""
+        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads)
+        with self._session.guard:
+            self._catch_up()
+            self._changes.update(update)
+            self._after_change()
+
+    def _after_change(self) -> None:
+        """What may wait until a change is committed: a long log is emptied, and codes that it cost are made."""
+        self._session.empty_long_log()
+        self._codes.fill()
+
+    def forget(
+        self,
+        ids: Any = None,
+        *,
+        subject: str | None = None,
+        ignore_unknown: bool = False,
+        search_all: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Forget records, by id or all of a subject's. When this returns, no file of the store holds a byte of them.
+
+        The receipt is signed once that is so. If it cannot be made so within `timeout` seconds (a reader holds an old
+        snapshot, a file cannot be written), `ErasureIncompleteError` says it: no search finds the records any more,
+        the erasure is on record, and it completes by itself later. If not even that can be recorded (the disk is full
+        and the reserve too small), `IncompleteWriteError` says it, and nothing has changed. `search_all` searches
+        every byte of every file for residue, instead of the pages that were rewritten. Unknown ids, or an unknown
+        subject, are refused unless `ignore_unknown`; the receipt then counts what there was.
+        """
+        if (ids is None) == (subject is None):
+            raise ParameterError(
+                "forget: expected either ids or subject, got " + ("neither" if ids is None else "both")
+            )
+        request = Request(
+            None if ids is None else check_ids(ids)[0],
+            Selection(subject=subject),
+            subject,
+            ignore_unknown=boolean("ignore_unknown", ignore_unknown),
+            search_all=boolean("search_all", search_all),
+        )
+        seconds = self._seconds(timeout)
+        with self._session.guard:
+            self._catch_up()
+            receipt = self._forgetter.forget(request, seconds)
+            self._after_change()
+            return receipt
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._session.timeout if timeout is None else check_seconds(timeout)
+
+    # --- Erasures and receipts ---------------------------------------------------------------------------------------
+
+    def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:
+        """Finish the erasures that wait, or say with `ErasureIncompleteError` what is in the way; their receipts."""
+        seconds = self._seconds(timeout)
+        with self._session.guard:
+            self._session.require_writer()
+            return list(self._eraser.complete(seconds).values())
+
+    def pending_erasures(self) -> int:
+        """How many erasures wait for a reader, or for space, to complete."""
+        with self._session.guard, translated(self.path):
+            self._session.require_open()
+            return self._ledger.waiting_count()
+
+    def receipts(self, *, all_kinds: bool = False) -> list[Receipt]:
+        """The receipts of erasures, oldest first; with `all_kinds` the whole chain, genesis and rotations included."""
+        boolean("all_kinds", all_kinds)
+        with self._session.guard, translated(self.path):
+            self._session.require_open()
+            chain = self._ledger.chain()
+        return [receipt for receipt in chain if all_kinds or receipt.erases]
+
+    def anchor(self) -> Anchor:
+        """The place and hash of the newest receipt. Publish it, and a chain that is cut or replaced later shows."""
+        return Anchor.of(self.receipts(all_kinds=True)[-1])
+
+    def public_key(self) -> bytes:
+        """The public key in force, 32 bytes: give it to whoever is to check receipts."""
+        return self._ledger.keys.public
+
+    def rotate_keys(self, reason: str = "routine", *, keep_audit_keys: bool = True) -> Receipt:
+        """Put new keys into use; the chain notes it. Give up the old audit keys, and old tags mean nothing more."""
+        check_text(reason, "reason")
+        boolean("keep_audit_keys", keep_audit_keys)
+        with self._session.guard:
+            self._session.require_writer()
+            if not keep_audit_keys and self._ledger.waiting_count():
+                raise ErasureIncompleteError("rotate_keys: expected no waiting erasures when audit keys are given up")
+            return self._ledger.rotate(reason, keep_audit_keys=keep_audit_keys)
+
+    def verify(
+        self,
+        receipt: ReceiptLike,
+        *,
+        ids: Any = None,
+        subject: str | None = None,
+        vectors: npt.ArrayLike | None = None,
+        key: KeyLike | None = None,
+        anchor: Anchor | str | None = None,
+    ) -> Verification:
+        """Check a receipt against the store as it is now: signature, chain, records absent, digest, unused bytes.
+
+        With the forgotten ids, subject or vectors in hand, also that the receipt is about them, and that no file of
+        the store holds them in any encoding that `residue` knows. `key` is the public key that you trust, `anchor` what
+        was published of the chain: without both, only the store and its own key file vouch for it.
+        """
+        given = read_receipt(receipt)
+        trusted = None if key is None else read_public_key(key)
+        line = anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.parse(anchor)
+        wanted = [] if ids is None else check_ids(ids)[0]
+        if subject is not None:
+            check_text(subject, "subject")
+        with self._session.guard, translated(self.path):
+            self._catch_up()
+            return checking.verify_live(
+                self._session,
+                self._ledger,
+                given,
+                wanted,
+                subject,
+                vectors,
+                self.dim,
+                self._codes,
+                key=trusted,
+                anchor=line,
+            )
+
+    # --- Copies ------------------------------------------------------------------------------------------------------
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a compact copy of configuration and records, the same bytes for the same records whatever the history.
+
+        It holds neither receipts nor keys, and no record that was forgotten before. Records that are forgotten later
+        stay in it: see `reapply`, and the guarantee in the docs for how old copies are to be treated. The backup of a
+        sealed store holds sealed records, and those that are forgotten later cannot be read from then on.
+        """
+        with self._session.guard, translated(self.path):
+            self._session.require_no_transaction("backup")
+            self._mirror.refresh()
+            backups.write_backup(self._session, Path(path))
+
+    def reapply(self, receipts: ChainLike) -> Receipt | None:
+        """After a restore: forget again what these receipts erased, as far as it is back."""
+        given = read_chain(receipts)
+        with self._session.guard:
+            self._session.require_writer()
+            again = backups.matching_ids(self, self._ledger.keys, given)
+            return self.forget(again) if again else None
+
+    # --- The end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish what can be finished, and close. Safe to call twice."""
+        with self._session.guard:
+            self._session.require_no_transaction("close")
+            try:
+                if not self._session.closed and not self._session.read_only:
+                    self._eraser.try_complete()
+                    self._reserve.release()
+            finally:
+                try:
+                    self._session.close()
+                finally:
+                    if self._lock is not None:
+                        self._lock.release()
+
+    def __enter__(self) -> Store:
+        """Return itself; the store is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def check_seconds(timeout: object) -> float:
+    """How long to wait, checked."""
+    seconds = as_float(timeout)
+    if isinstance(timeout, bool) or not 0 <= seconds < _MOST_SECONDS:
+        raise ParameterError(f"timeout: expected seconds from 0 to {_MOST_SECONDS:g}, got {timeout!r}")
+    return seconds
+
+
+def open(
+    path: str | os.PathLike[str],
+    dim: int | None = None,
+    metric: str | None = None,
+    *,
+    read_only: bool = False,
+    keys: str | os.PathLike[str] | None = None,
+    timeout: float = 5.0,
+    index: dict[str, Any] | None = None,
+    encrypt: bool | None = None,
+    drop_unreadable: bool = False,
+) -> Store:
+    """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
+    unless given.
+
+    `keys` is where the key file is kept (beside the store unless given); `timeout` is how many seconds to wait for
+    other processes; `index` holds further options of the index, for a new store.
+
+    `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
+    file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
+    copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with open(folder.name + "/people.lethe", dim=2, metric="l2") as db:
+    ...     db.add([[0, 1], [2, 0]], ids=["a", "b"])
+    >>> with open(folder.name + "/people.lethe", read_only=True) as db:  # it knows what it is
+    ...     len(db), db.dim, db.metric
+    (2, 2, 'l2')
+    >>> folder.cleanup()
+    """
+    seconds = check_seconds(timeout)
+    if index is not None and not isinstance(index, dict):
+        raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
+    if encrypt is not None and not isinstance(encrypt, bool):
+        raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
+    boolean("read_only", read_only)
+    boolean("drop_unreadable", drop_unreadable)
+    keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
+    session, lock = open_session(
+        path, dim, metric, index, read_only=read_only, timeout=seconds, vault=vault_path(keys_path), encrypt=encrypt
+    )
+    try:
+        with translated(session.path):
+            return Store(session, lock, keys_path, drop_unreadable=drop_unreadable)
+    except BaseException:
+        session.close()
+        if lock is not None:
+            lock.release()
+        raise
