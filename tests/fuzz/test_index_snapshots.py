@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -216,6 +218,15 @@ def set_floats(at, *values):
 
 
 IDS_END = 8 + 8 * 40
+SCAN = {"source": {"name": "scan"}}
+
+
+def costly(**change):
+    """An index without records whose configuration asks for much."""
+    own = {"params": {}} if change.get("family") == "simhash" else {}
+    return forge("empty", {**SCAN, **own, **change})
+
+
 FORGERIES = {
     "deeply nested JSON": forge("vectors", b"[" * 60_000),
     "a huge integer": forge("usr", {"params": [["gain", 10**400]], "gain_follows": False}),
@@ -234,12 +245,23 @@ FORGERIES = {
     "minus zero as norm": forge("cut", None, set_floats(IDS_END, -0.0)),
     "an unknown source": forge("vectors", {"source": "memory"}),
     "a source of the wrong type": forge("vectors", {"source": ["scan"]}),
-    "a matrix of 256 GB": forge("empty", {"dim": 65_536, "family": "simhash", "bits": 1 << 20, "ranking": "hamming"}),
-    "a matrix of 8 GB": forge("empty", {"dim": 65_536, "family": "simhash", "bits": 32_768}),
-    "rotations of 16 GB": forge(
-        "empty", {"dim": 65_536, "bits": 65_536, "ranking": "hamming", "params": [["rotation", "svd"]]}
+    "minus zero as factor": forge("cut", None, set_floats(IDS_END + 4 * 40, -0.0)),
+    "a factor where codes have none": forge(
+        "cut", {"ranking": "hamming", **SCAN}, set_floats(IDS_END + 4 * 40, *[2.0] * 40)
     ),
-    "rotations of 4 GB": forge("empty", {"dim": 32_768, "bits": 32_768, "params": [["rotation", "gram-schmidt"]]}),
+    "a matrix of 256 GB": costly(family="simhash", dim=65_536, bits=1 << 20, ranking="hamming"),
+    "a matrix of 8 GB": costly(family="simhash", dim=65_536, bits=32_768),
+    "a matrix of 0.5 GB": costly(family="simhash", dim=16_384, bits=8_192),
+    "rotations of 16 GB": costly(family="superbit", dim=65_536, bits=65_536, params={"rotation": "svd"}),
+    "rotations of 4 GB": costly(family="superbit", dim=32_768, bits=32_768, params={"rotation": "gram-schmidt"}),
+    "rotations of a minute": costly(family="superbit", dim=11_585, bits=11_585, params={"rotation": "svd"}),
+    "rotations of half a minute": costly(family="superbit", dim=3_000, bits=3_000, params={"rotation": "svd"}),
+    "tables of 32 million buckets": costly(
+        dim=64, bits=128, source={"expected": 100_000, "key_bits": 20, "name": "tables", "probes": 112, "tables": 32}
+    ),
+    "many steps for a record": forge(
+        "usr", {"params": {"gain": 0.5, "rotation": "hadamard", "steps": 10_000}, "gain_follows": False}
+    ),
 }
 
 ONE = r"""
@@ -267,6 +289,35 @@ for hits in (index.search(np.ones(index.dim), k=k, effort=1e9), index.search(np.
 
 @pytest.mark.parametrize("case", FORGERIES)
 def test_forgeries_thought_of(tmp_path, case):
-    """Each is refused, or is a whole index; in 512 MB, whatever the numbers in it say."""
+    """Each is refused, or is a whole index; in 512 MB and a minute, whatever the numbers in it say."""
     (tmp_path / "forged").write_bytes(FORGERIES[case])
     run(ONE, tmp_path / "forged")
+
+
+@pytest.mark.parametrize("case", [case for case in FORGERIES if "GB" in case or "minute" in case or "million" in case])
+def test_what_asks_for_much_is_refused_at_once(tmp_path, case):
+    """And for that reason, not for another: the configurations are those of an index that could be made."""
+    import lethevec
+    from lethevec.errors import FormatError
+
+    (tmp_path / "forged").write_bytes(FORGERIES[case])
+    began = time.process_time()
+    with pytest.raises(FormatError, match=r"max_setup=|expected a table of at most"):
+        lethevec.Index.load(tmp_path / "forged")
+    assert time.process_time() - began < 5
+
+
+def test_a_limit_that_can_be_raised(tmp_path):
+    import lethevec
+    from lethevec.errors import FormatError
+
+    path = tmp_path / "costly"
+    index = lethevec.Index(4_200, family="simhash", bits=4_096)
+    index.save(path)
+    with pytest.raises(FormatError, match=r"max_setup=(\d+) lets it pass") as refused:
+        lethevec.Index.load(path)
+    (needed,) = map(int, re.findall(r"max_setup=(\d+)", str(refused.value)))
+    assert lethevec.Index.load(path, max_setup=needed).digest() == index.digest()
+    for wrong in (-1, 1.5, None, "x"):
+        with pytest.raises(lethevec.errors.ParameterError, match="max_setup"):
+            lethevec.Index.load(path, max_setup=wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import stat
 import struct
 import subprocess
@@ -341,3 +342,66 @@ def test_it_is_synced_before_it_is_renamed(tools, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", noted_replace)
     tools.build({"dim": DIM}, *tools.data(100, DIM)).save(tmp_path / "snapshot")
     assert steps == ["sync file", "rename", "sync folder"]
+
+
+def special(path, kind, tmp_path):
+    """Something that is no regular file, at `path`."""
+    if kind == "link":
+        (tmp_path / "elsewhere").write_bytes(b"somebody needs it")
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "dangling link":
+        path.symlink_to(tmp_path / "nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder", "socket"])
+def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    index = lethevec.Index(3)
+    index.add([[1, 2, 3]], ids=[1])
+    path = Path("saved")
+    special(path, kind, tmp_path)
+    before = os.lstat(path)
+    with pytest.raises(IncompleteWriteError, match="expected a regular file or none, got a"):
+        index.save(path)
+    assert os.lstat(path).st_ino == before.st_ino
+    assert os.lstat(path).st_mode == before.st_mode
+    assert sorted(os.listdir(tmp_path)) == sorted(["saved"] + (["elsewhere"] if kind == "link" else []))
+    if kind == "link":
+        assert path.read_bytes() == b"somebody needs it"
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "pipe", "folder"])
+def test_what_is_no_regular_file_is_not_read(kind, tmp_path):
+    """A named pipe, which nobody writes to, would keep a reader waiting for ever."""
+    special(tmp_path / "saved", kind, tmp_path)
+    with pytest.raises(FormatError):
+        lethevec.Index.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o444])
+def test_a_file_keeps_its_mode(mode, tmp_path):
+    index = lethevec.Index(3)
+    path = tmp_path / "saved"
+    index.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(mode)
+    index.add([[1, 2, 3]], ids=[1])
+    index.save(path)
+    assert path.stat().st_mode & 0o777 == mode
+    assert len(lethevec.Index.load(path)) == 1
+
+
+def test_a_link_with_the_name_of_an_unfinished_save_is_left_alone(tmp_path):
+    (tmp_path / "needed").write_bytes(b"somebody needs it")
+    (tmp_path / ".saved.abcdefgh.tmp").symlink_to(tmp_path / "needed")
+    os.mkfifo(tmp_path / ".saved.abcdefg2.tmp")
+    lethevec.Index(3).save(tmp_path / "saved")
+    assert (tmp_path / "needed").read_bytes() == b"somebody needs it"
+    assert (tmp_path / ".saved.abcdefgh.tmp").is_symlink()

@@ -12,6 +12,10 @@ from ..errors import FormatError, LethevecError, ParameterError
 from . import sources
 from .sources import Source, Tables, as_source
 
+#: What a file may ask for by its configuration, whatever it holds; see `refuse_costly`.
+MAX_SETUP = 1 << 24
+#: And for each of its bytes.
+SETUP_PER_BYTE = 64
 METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
 #: Planes of a progressive code when vectors are kept to rerank by; the same with hash tables, which have seen none of
@@ -130,3 +134,34 @@ def parse_config(data: bytes) -> Config:
     if config.gain_follows != follows or config.canonical() != data:
         raise FormatError("expected the configuration of an index in its canonical form, got another")
     return config
+
+
+def refuse_costly(config: Config, records: int, held: int, max_setup: int) -> None:
+    """Refuse a configuration that asks for much more than a file of `held` bytes with so many records should.
+
+    Counted are numbers: those that are drawn before the first record is there, and those that pass through the encoder.
+    """
+    cost, limit = setup_cost(config, records), max_setup + SETUP_PER_BYTE * held
+    if cost > limit:
+        raise FormatError(
+            f"expected a configuration that asks for at most {limit} numbers, which a file of this size may, got one "
+            f"that asks for {cost}; if the file can be trusted, max_setup={cost} lets it pass"
+        )
+
+
+def setup_cost(config: Config, records: int) -> int:
+    """About how many numbers it takes to make an index of so many records, its vectors not counted."""
+    dim, params = config.dim, dict(config.params)
+    blocks = -(-config.bits // dim)
+    if config.family == "simhash" or (config.family == "faiss-lsh" and config.bits < dim):
+        drawn = dim * config.bits
+    elif params.get("rotation") == "hadamard":
+        drawn = 2 * dim * (blocks + 2)
+    else:  # they are made orthogonal
+        drawn = blocks * dim * dim * max(1, dim // 64)
+    if isinstance(config.source, Tables):
+        assert config.source.tables is not None
+        assert config.source.key_bits is not None
+        drawn += (config.source.tables << config.source.key_bits) + 2 * dim * (config.source.tables + 2)
+    passes = 1 + int(params.get("steps", 0)) + int(params.get("sweeps", 0))
+    return drawn + records * config.bits * passes

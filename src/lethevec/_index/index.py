@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._forgetting.multiset import LANES, MultisetHash
-from .._hashing.parameters import LARGEST, SMALLEST, boolean, positive, real
+from .._hashing.parameters import LARGEST, SMALLEST, boolean, integer, positive, real
 from .._hits import Hits, Work
 from .._native import MAX_THREADS, core, resolve_threads
 from .._record import KEEP, Keep, Record
@@ -28,7 +28,7 @@ from .._vectors import F32, MAX_NORM, MIN_NORM, as_vectors, passing_vectors
 from ..errors import FormatError, IdError, InputError, UnsupportedError, VectorError
 from . import snapshot
 from .arguments import I64, MAX_K, MAX_PADDED, as_allowed, as_ids, as_k, one_id, refuse_wide
-from .config import Config, make_config
+from .config import MAX_SETUP, Config, make_config
 from .gain import Gain, NormCounts
 from .locking import ChangeLock
 from .records import Records, refuse
@@ -471,7 +471,8 @@ class Index:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a snapshot: the same bytes for the same configuration and records.
 
-        What was at `path` is replaced at once, or not at all.
+        What was at `path` is replaced at once, or not at all; it keeps its mode. A link, a device or anything else that
+        is no regular file is refused.
 
         >>> import tempfile
         >>> index = Index(dim=2)
@@ -489,18 +490,26 @@ class Index:
             _wipe(columns)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Index:
+    def load(cls, path: str | os.PathLike[str], *, max_setup: int = MAX_SETUP) -> Index:
         """Read a snapshot. Nothing in the file is trusted: what is not a whole, unharmed snapshot is refused.
+
+        Args:
+            path: the file.
+            max_setup: how many numbers the configuration may ask for, beside 64 for each byte of the file. A few bytes
+                could otherwise ask for tables of gigabytes. The error says how many a file needs.
 
         >>> Index.load("/nowhere.index")
         Traceback (most recent call last):
         lethevec.errors.FormatError: /nowhere.index: expected a snapshot, got a file that cannot be read: ...
         """
+        max_setup = integer("max_setup", max_setup, 0, 1 << 62)
         try:
-            config, columns = snapshot.read(Path(path))
+            config, columns = snapshot.read(Path(path), max_setup)
             try:
                 made = cls._of(config)
-                made._take(columns)
+                made._take([column.copy() for column in columns] if not config.keep_vectors else columns)
+                if not (config.keep_vectors or made._holds(columns)):
+                    raise FormatError(f"{path}: expected what save() writes, got numbers that it would write otherwise")
             finally:
                 _wipe(columns)
         except InputError as error:
@@ -508,6 +517,14 @@ class Index:
         except MemoryError:
             raise FormatError(f"{path}: expected an index that fits into memory, got one that does not") from None
         return made
+
+    def _holds(self, columns: list[npt.NDArray[Any]]) -> bool:
+        """Whether a snapshot of it would have these columns, to the last bit."""
+        own = self._records.columns()
+        try:
+            return all(np.array_equal(a.view(np.uint8), b.view(np.uint8)) for a, b in zip(own, columns, strict=True))
+        finally:
+            _wipe(own)
 
     def _take(self, columns: list[npt.NDArray[Any]]) -> None:
         """Fill an empty index with the columns of another, and wipe them."""

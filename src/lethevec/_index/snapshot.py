@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import struct
 from contextlib import suppress
 from io import FileIO
@@ -29,7 +30,7 @@ import numpy.typing as npt
 from .._durable import sync_folder
 from .._vectors import MAX_NORM, MIN_NORM
 from ..errors import FormatError, IncompleteWriteError
-from .config import Config, parse_config
+from .config import Config, parse_config, refuse_costly
 
 try:
     import fcntl
@@ -49,14 +50,18 @@ _MAX_FACTOR = 1e6  # far beyond any that a code has
 def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     """Write to a temporary file beside `path`, sync, rename, sync the folder: the old file or the new one, whole.
 
-    What a save that was killed has left there, with records in it, is removed first.
+    A file that is there keeps its mode; a new one is for its owner alone. What is no regular file, such as a link or a
+    device, is refused. What a save that was killed has left there, with records in it, is removed first.
     """
     described = config.canonical()
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
     try:
+        mode = _mode_of(path)
         _remove_unfinished(path)
         handle, temporary = _temporary(path)
+        if mode is not None:
+            os.chmod(handle if os.chmod in os.supports_fd else temporary, mode)
         # No buffer of Python's: it would keep a copy of what went through it.
         with os.fdopen(handle, "wb", buffering=0) as file:
             checksum = hashlib.blake2b(digest_size=_CHECKSUM)
@@ -85,6 +90,27 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def _mode_of(path: Path) -> int | None:
+    """The mode of the file that is to be replaced; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"expected a regular file or none, got {_kind(found.st_mode)}")
+    return stat.S_IMODE(found.st_mode)
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_ISLNK: "a symbolic link",
+        stat.S_ISDIR: "a folder",
+        stat.S_ISFIFO: "a named pipe",
+        stat.S_ISSOCK: "a socket",
+    }
+    return next((name for is_kind, name in kinds.items() if is_kind(mode)), "a device")
+
+
 def _temporary(path: Path) -> tuple[int, Path]:
     """A new file beside `path`, locked for as long as it is open: who finds it without a lock may remove it."""
     import tempfile  # not with the package, whose import it would slow down by a tenth
@@ -108,10 +134,12 @@ def _remove_unfinished(path: Path) -> None:
     for name in os.listdir(path.absolute().parent):
         if pattern.fullmatch(name):
             with suppress(OSError):  # gone meanwhile, locked, or not ours to remove
-                handle = os.open(path.with_name(name), os.O_RDWR | os.O_CLOEXEC)
+                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                handle = os.open(path.with_name(name), flags)
                 try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(path.with_name(name))
+                    if stat.S_ISREG(os.fstat(handle).st_mode):
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        os.unlink(path.with_name(name))
                 finally:
                     os.close(handle)
 
@@ -126,18 +154,26 @@ def _write_all(file: FileIO, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def read(path: Path) -> tuple[Config, list[npt.NDArray[Any]]]:
+def read(path: Path, max_setup: int) -> tuple[Config, list[npt.NDArray[Any]]]:
     """The configuration and the columns of a snapshot, checked in full before anything is built from them."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return _read(file, os.fstat(file.fileno()).st_size)
+        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise FormatError(f"expected a snapshot in a regular file, got {_kind(found.st_mode)}")
+            return _read(file, found.st_size, max_setup)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise FormatError(f"{path}: expected a snapshot, got a file that cannot be read: {error}") from error
 
 
-def _read(file: FileIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for whoever writes to a named pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read(file: FileIO, size: int, max_setup: int) -> tuple[Config, list[npt.NDArray[Any]]]:
     checksum = hashlib.blake2b(digest_size=_CHECKSUM)
 
     def take(count: int) -> bytes:
@@ -163,6 +199,7 @@ def _read(file: FileIO, size: int) -> tuple[Config, list[npt.NDArray[Any]]]:
     per_record = 8 + (4 * config.dim if config.keep_vectors else 8 + code_bytes)
     if n * per_record != size - _CHECKSUM - file.tell():
         raise FormatError(f"expected {n} records of {per_record} bytes, got {size - _CHECKSUM - file.tell()} bytes")
+    refuse_costly(config, n, size, max_setup)
 
     def column(dtype: str, *shape: int) -> npt.NDArray[Any]:
         data = np.empty(shape, dtype=dtype)
@@ -208,10 +245,10 @@ def _refuse_impossible(config: Config, columns: list[npt.NDArray[Any]]) -> None:
         norms, factors, codes = columns[1:]
         unused = -config.bits % 8
         if (
-            (norms < 0).any()
+            np.signbit(norms).any()
             or (norms > MAX_NORM).any()
             or ((norms > 0) & (norms < np.float32(MIN_NORM))).any()
-            or (factors < 0).any()
+            or np.signbit(factors).any()
             or (factors > _MAX_FACTOR).any()
             or (unused and (codes[:, -1] >> (8 - unused)).any())
         ):
