@@ -18,6 +18,7 @@ from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
+    from ._collections import Database, connect
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
     from ._forgetting.verify import Verification, verify, verify_chain
@@ -30,6 +31,7 @@ __all__ = [
     "Auto",
     "Config",
     "CpuInfo",
+    "Database",
     "Hasher",
     "Hit",
     "Hits",
@@ -44,6 +46,7 @@ __all__ = [
     "Verification",
     "Work",
     "__version__",
+    "connect",
     "cpu_info",
     "errors",
     "hasher",
@@ -55,9 +58,11 @@ __all__ = [
 #: The store brings SQLite along and receipts bring hashes and dates, so they are loaded when they are first asked for.
 _LATER = {
     "Anchor": "_forgetting.anchors",
+    "Database": "_collections",
     "Receipt": "_forgetting.receipts",
     "Store": "_store",
     "Verification": "_forgetting.verify",
+    "connect": "_collections",
     "open": "_store",
     "verify": "_forgetting.verify",
     "verify_chain": "_forgetting.verify",

@@ -13,7 +13,7 @@ from lethevec._forgetting.residue import MemorySource, Needle, search
 from lethevec._store import open as open_store
 from lethevec._store.checkpoint import Checkpointer
 from lethevec._store.ids import number_of
-from lethevec._store.ledger import Ledger
+from lethevec._store.ledger import StoreLedger
 from lethevec._store.sealing import key_number, seal, unseal
 from lethevec._store.vault import Vault
 from lethevec.errors import (
@@ -255,7 +255,7 @@ class TestForgetting:
 
     @pytest.mark.parametrize(
         ("owner", "name"),
-        [(Vault, "destroy"), (Checkpointer, "run"), (Ledger, "sign")],
+        [(Vault, "destroy"), (Checkpointer, "run"), (StoreLedger, "sign")],
         ids=["key", "row", "receipt"],
     )
     @pytest.mark.parametrize("later", ["next call", "next open"])

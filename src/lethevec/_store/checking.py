@@ -2,72 +2,106 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy.typing as npt
 
 from .._forgetting.anchors import Anchor
-from .._forgetting.keys import AuditKey
+from .._forgetting.keys import AuditKey, KeyRing
 from .._forgetting.multiset import MultisetHash
-from .._forgetting.receipts import Receipt
+from .._forgetting.receipts import Part, Receipt
 from .._forgetting.residue import Needle, id_needles, search, text_needles, vector_needles
 from .._forgetting.verify import Verification, chain_keys, check_trust, verify_chain, verify_receipt
 from .._progress import Progress
 from .._vectors import as_vectors
 from ..errors import KeysError, MissingDependencyError
 from .batch import as_arrays
+from .chain import current_key
 from .checkpoint import BusyError
 from .codes import Codes
 from .erasing import living, sources
 from .ids import Id
-from .ledger import Ledger, current_key
 from .pages import scrub, wal_state
 from .session import Session
 
-__all__ = ["verify_live"]
+__all__ = ["About", "check_about", "check_part", "check_receipt"]
 
 _PART = 2000
 
 
-def verify_live(
-    session: Session,
-    ledger: Ledger,
-    receipt: Receipt,
-    ids: list[Id],
-    subject: str | None,
-    vectors: npt.ArrayLike | None,
-    dim: int,
-    codes: Codes,
-    *,
-    key: bytes | None = None,
-    anchor: Anchor | None = None,
-) -> Verification:
-    """All checks; the caller holds the guard. `key` and `anchor` are what the caller trusts."""
+class Keys(Protocol):
+    """Where the receipts and the keys of a store or a folder are."""
+
+    @property
+    def keys(self) -> KeyRing:
+        """The keys."""
+        ...
+
+    def key_file(self) -> KeyRing | None:
+        """The key file as it is now; None if there is none."""
+        ...
+
+    def chain(self) -> list[Receipt]:
+        """Every receipt from the genesis on."""
+        ...
+
+
+def check_receipt(
+    report: Verification, ledger: Keys, receipt: Receipt, key: bytes | None, anchor: Anchor | None
+) -> AuditKey | None:
+    """Signature, chain and keys, which need no records; the audit key, if the receipt is of an erasure.
+
+    `key` and `anchor` are what the caller trusts.
+    """
     chain = ledger.chain()
-    report = verify_receipt(receipt, chain_keys(chain).values())
+    report.checks += verify_receipt(receipt, chain_keys(chain).values()).checks
     _check_chain(report, receipt, chain)
     _check_key_file(report, ledger, chain)
     if chain and key is None and anchor is None and report["key file"].passed:
         report.add("trusted key", None, "none was given: only the store and its own key file vouch for the chain")
     elif chain:
         check_trust(report, chain, key, anchor)
-    if not receipt.erases:
-        return report
-    audit = _audit_key(report, ledger, receipt)
-    _check_rows(report, session, receipt, audit)
+    return _audit_key(report, ledger, receipt) if receipt.erases else None
+
+
+def check_part(
+    report: Verification,
+    session: Session,
+    codes: Codes,
+    receipt: Receipt,
+    part: Part,
+    audit: AuditKey | None,
+    about: About,
+) -> None:
+    """What can be seen in one store of what its part of a receipt says; the caller holds the guard."""
+    _check_rows(report, session, receipt, part, audit)
     if codes.keeper is not None:
-        _check_codes(report, session, codes, dim)
+        _check_codes(report, session, codes, about.dim)
     _check_unused(report, session)
-    if audit is not None and (ids or subject is not None):
-        _check_about(report, receipt, audit, ids, subject)
-    needles = [needle for id in ids for needle in id_needles(id)]
-    needles += [] if subject is None else text_needles(subject, "subject")
-    if vectors is not None:
-        given = as_vectors(vectors, dim)
-        needles += [needle for vector in given for needle in vector_needles(vector)]
-        if codes.keeper is not None:
-            needles += [Needle("code", code) for code in codes.keeper.codes(given)]
+    needles = about.needles(codes)
     if needles:
         _check_residue(report, session, needles)
-    return report
+
+
+class About:
+    """What a caller has in hand of what was forgotten: ids, a subject, vectors of a store of this dimension."""
+
+    def __init__(self, ids: list[Id], subject: str | None, vectors: npt.ArrayLike | None, dim: int) -> None:
+        """Check what was given."""
+        self.ids = ids
+        self.subject = subject
+        self.dim = dim
+        self._vectors = None if vectors is None else as_vectors(vectors, dim)
+
+    def needles(self, codes: Codes) -> list[Needle]:
+        """What to look for in files."""
+        needles = [needle for id in self.ids for needle in id_needles(id)]
+        needles += [] if self.subject is None else text_needles(self.subject, "subject")
+        if self._vectors is not None:
+            needles += [needle for vector in self._vectors for needle in vector_needles(vector)]
+            if codes.keeper is not None:
+                needles += [Needle("code", code) for code in codes.keeper.codes(self._vectors)]
+        return needles
 
 
 def _check_chain(report: Verification, receipt: Receipt, chain: list[Receipt]) -> None:
@@ -80,7 +114,7 @@ def _check_chain(report: Verification, receipt: Receipt, chain: list[Receipt]) -
         report.add("chain", True, f"receipt {receipt.sequence} of {len(chain)}, all linked and signed")
 
 
-def _check_key_file(report: Verification, ledger: Ledger, chain: list[Receipt]) -> None:
+def _check_key_file(report: Verification, ledger: Keys, chain: list[Receipt]) -> None:
     """The key file is evidence at hand: if it does not agree with the chain, one of the two was replaced."""
     try:
         ring = ledger.key_file()
@@ -103,7 +137,7 @@ def _check_key_file(report: Verification, ledger: Ledger, chain: list[Receipt]) 
         report.add("key file", True, f"it has key {current_key(chain)}, with which the chain ends")
 
 
-def _audit_key(report: Verification, ledger: Ledger, receipt: Receipt) -> AuditKey | None:
+def _audit_key(report: Verification, ledger: Keys, receipt: Receipt) -> AuditKey | None:
     try:
         key = ledger.keys.audit_keys.get(receipt["audit_key"])
     except (KeysError, MissingDependencyError) as error:
@@ -114,9 +148,9 @@ def _audit_key(report: Verification, ledger: Ledger, receipt: Receipt) -> AuditK
     return key
 
 
-def _check_rows(report: Verification, session: Session, receipt: Receipt, audit: AuditKey | None) -> None:
+def _check_rows(report: Verification, session: Session, receipt: Receipt, about: Part, audit: AuditKey | None) -> None:
     """One pass over all records: is an erased one back, and do they give the digest that is kept?"""
-    erased = frozenset(receipt["erased"])
+    erased = frozenset(about.erased)
     erased_subject = receipt["asked"].get("subject")
     seen = session.data_version()
     fresh = MultisetHash(session.state.digest.configuration)
@@ -144,11 +178,11 @@ def _check_rows(report: Verification, session: Session, receipt: Receipt, audit:
     if back:
         report.add("absent", False, f"{back} records of these ids or of this subject are in the store")
     else:
-        report.add("absent", True, f"none of the {receipt.records} erased records is in the store")
-    writes = session.state.version - receipt["version"]
+        report.add("absent", True, f"none of the {about.records} erased records is in the store")
+    writes = session.state.version - about.version
     if writes:
         report.add("digest after", None, f"the store has been written to {writes} times since")
-    elif audit.tag_digest(made) == receipt["digest"]["after"]:
+    elif audit.tag_digest(made) == about.digest["after"]:
         report.add("digest after", True, "the rows give the digest that the receipt names")
     else:
         report.add("digest after", False, "the rows give another digest than the receipt names")
@@ -194,9 +228,9 @@ def _check_unused(report: Verification, session: Session) -> None:
         report.add("unused bytes", True, f"{pages} pages, none with anything in its unused parts")
 
 
-def _check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: list[Id], subject: str | None) -> None:
+def check_about(report: Verification, receipt: Receipt, audit: AuditKey, ids: list[Id], subject: str | None) -> None:
     """Whether the receipt is about these ids, and this subject."""
-    erased = frozenset(receipt["erased"])
+    erased = frozenset(tag for part in receipt.parts() for tag in part.erased)
     strangers = [id for id in ids if audit.tag_id(id) not in erased]
     wrong = subject is not None and audit.tag_subject(subject) != receipt["asked"].get("subject")
     if strangers:

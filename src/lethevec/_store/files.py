@@ -27,7 +27,9 @@ from pathlib import Path
 
 from ..errors import FileError
 
-__all__ = ["FileSource", "RawFile", "StoreFiles", "sync_file"]
+__all__ = ["CATALOG", "FileSource", "RawFile", "StoreFiles", "sync_file"]
+
+CATALOG = "lethevec.catalog"  # in a folder of collections
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class StoreFiles:
     def searchable(self) -> list[Path]:
         """Every file that could hold a record, as far as they exist. SQLite's `-shm` holds page numbers only."""
         names = ("", "-wal", "-journal", "-new", "-new-journal", "-reserve", "-lock", "-keys", "-keys.new")
+        return [path for path in (self._beside(name) for name in names) if path.exists()]
+
+    def everything(self) -> list[Path]:
+        """Every file that belongs to the store, as far as they exist, keys apart."""
+        names = ("", "-wal", "-shm", "-journal", "-new", "-new-journal", "-reserve", "-lock")
         return [path for path in (self._beside(name) for name in names) if path.exists()]
 
     def _beside(self, suffix: str) -> Path:

@@ -24,14 +24,22 @@ class Request:
     """What is to be forgotten, checked: some ids, or what a selection lets through."""
 
     def __init__(
-        self, ids: list[Id] | None, selection: Selection, subject: str | None, *, ignore_unknown: bool, search_all: bool
+        self,
+        ids: list[Id] | None,
+        selection: Selection,
+        subject: str | None,
+        *,
+        ignore_unknown: bool,
+        search_all: bool,
+        tagged: bool = True,
     ) -> None:
-        """The arguments of `forget`."""
+        """The arguments of `forget`. Without `tagged` the receipt only counts the records: all of them go."""
         self.ids = ids
         self.selection = selection
         self.subject = subject
         self.ignore_unknown = ignore_unknown
         self.search_all = search_all
+        self.tagged = tagged
 
 
 class Forgetter:
@@ -57,17 +65,21 @@ class Forgetter:
         self._reserve = reserve
 
     def forget(self, request: Request, timeout: float) -> Receipt:
-        """Both halves. On a full disk, the space that is kept back is given up for it."""
-        try:
-            number = self._delete(request)
-        except IncompleteWriteError:
-            if not self._reserve.release():
-                raise
-            number = self._delete(request)
+        """Both halves."""
+        number = self.begin(request)
         try:
             return self._eraser.complete(timeout)[number]
         finally:
             self._reserve.ensure()
+
+    def begin(self, request: Request) -> int:
+        """The first half; the number of the erasure. On a full disk, the space that is kept back is given up for it."""
+        try:
+            return self._delete(request)
+        except IncompleteWriteError:
+            if not self._reserve.release():
+                raise
+            return self._delete(request)
 
     def _delete(self, request: Request) -> int:
         """Delete the records in one transaction; the number of the erasure, which waits."""
@@ -75,14 +87,18 @@ class Forgetter:
         audit = self._ledger.keys.audit
         traces = Traces()
         tags: list[str] = []
+        count = 0
         with session.transaction():
             slots, missing = self._wanted(request)
             step = sample_step(len(slots))
             before = session.state.digest.digest()
 
             def note(records: Sequence[Stored]) -> None:
+                nonlocal count
+                count += len(records)
                 traces.take(records, step, session.tables, self._codes)
-                tags.extend(audit.tag_id(record.id) for record in records)
+                if request.tagged:
+                    tags.extend(audit.tag_id(record.id) for record in records)
 
             self._changes.delete(slots, note)
             state = session.state
@@ -95,7 +111,7 @@ class Forgetter:
                     "missing": sorted(audit.tag_id(id) for id in missing),
                 },
                 "audit_key": audit.id,
-                "records": len(tags),
+                "records": count,
                 "erased": sorted(tags),
                 "digest": {"before": audit.tag_digest(before), "after": audit.tag_digest(state.digest.digest())},
                 "version": state.version,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -14,14 +15,14 @@ from .checkpoint import BusyError
 from .configuration import draws_key, new_configuration, read_configuration
 from .copying import remove_unfinished
 from .erasing import Eraser
-from .files import StoreFiles
+from .files import CATALOG, StoreFiles
 from .lock import WriterLock
 from .schema import new_database
 from .session import Session
 from .source_key import draw_key, put_key, read_key
 from .vault import Vault
 
-__all__ = ["make_index", "open_session", "recover"]
+__all__ = ["check_same", "make_index", "open_session", "recover", "refuse_collection"]
 
 
 def open_session(
@@ -53,11 +54,7 @@ def open_session(
             new_database(files, config, made, key)
         session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
-            _check_same(session, dim, metric, options)
-            if encrypt is not None and encrypt != session.tables.sealed:
-                raise ParameterError(
-                    f"{session.path}: expected encrypt={session.tables.sealed}, as the store was created, got {encrypt}"
-                )
+            check_same(session, dim, metric, options, encrypt)
         except BaseException:
             session.close()
             raise
@@ -68,7 +65,9 @@ def open_session(
     return session, lock
 
 
-def _check_same(session: Session, dim: int | None, metric: str | None, options: dict[str, Any] | None) -> None:
+def check_same(
+    session: Session, dim: int | None, metric: str | None, options: dict[str, Any] | None, encrypt: bool | None
+) -> None:
     """What was asked for must be what the store is, or what makes such a store: "auto" may have become "scan"."""
     created = read_configuration(session.state.configuration, session.path)
     asked = {"dim": dim, "metric": metric, **(options or {})}
@@ -80,6 +79,10 @@ def _check_same(session: Session, dim: int | None, metric: str | None, options: 
         raise ParameterError(
             f"{session.path}: expected {name}={known.get(name)!r}, as the store was created, got {asked[name]!r}"
         )
+    if encrypt is not None and encrypt != session.tables.sealed:
+        raise ParameterError(
+            f"{session.path}: expected encrypt={session.tables.sealed}, as the store was created, got {encrypt}"
+        )
 
 
 def _makes(created: Config, asked: dict[str, Any]) -> bool:
@@ -89,6 +92,14 @@ def _makes(created: Config, asked: dict[str, Any]) -> bool:
         return new_configuration(given.pop("dim"), given.pop("metric"), given) == created
     except (InputError, TypeError):
         return False
+
+
+def refuse_collection(path: Path) -> None:
+    """A collection has its receipts in the catalog of its folder: by itself it would get keys of its own."""
+    if re.fullmatch(r"c-[0-9a-f]{32}\.lethe", path.name) and (path.parent / CATALOG).exists():
+        raise FileError(
+            f"{path}: expected a store of its own, got a collection of {path.parent}; lethevec.connect opens it"
+        )
 
 
 def recover(session: Session, eraser: Eraser) -> None:

@@ -12,7 +12,7 @@ work: `reading`, `searching`, `changes`, `forgetting` and `erasing`, `ledger`, `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 import numpy.typing as npt
 
 from .._forgetting.anchors import Anchor
-from .._forgetting.receipts import Receipt
+from .._forgetting.keys import AuditKey
+from .._forgetting.receipts import Part, Receipt
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._hashing.parameters import as_float, boolean
@@ -38,10 +39,10 @@ from .erasing import Eraser
 from .files import StoreFiles
 from .forgetting import Forgetter, Request
 from .ids import Id, check_ids, check_text
-from .ledger import Ledger
+from .ledger import Ledger, StoreLedger
 from .lock import WriterLock
 from .mirror import Mirror
-from .opening import make_index, open_session, recover
+from .opening import check_same, make_index, open_session, recover, refuse_collection
 from .reading import Reader
 from .reserve import Reserve
 from .searching import Searcher
@@ -72,14 +73,19 @@ class Store:
     """
 
     def __init__(
-        self, session: Session, lock: WriterLock | None, keys_path: Path, *, drop_unreadable: bool = False
+        self,
+        session: Session,
+        lock: WriterLock | None,
+        ledger: Callable[[Session], Ledger],
+        *,
+        drop_unreadable: bool = False,
     ) -> None:
         """Finish what an earlier process left, then load the index."""
         self._session = session
         self._lock = lock
         config = read_configuration(session.state.configuration, session.path)
         self._config = config.with_key(None) if draws_key(config) else config
-        self._ledger = Ledger(session, keys_path)
+        self._ledger = ledger(session)
         self._eraser = Eraser(session, self._ledger)
         self._reserve = Reserve(session.files.reserve, session.page_size)
         if not session.read_only:
@@ -132,6 +138,11 @@ class Store:
         """Whether its records are sealed, each under a key of its own."""
         return self._session.tables.sealed
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._session.closed
+
     def files(self) -> dict[str, int]:
         """Every file that belongs to the store and could hold a record, by name, with its size in bytes."""
         return {path.name: path.stat().st_size for path in self._session.files.searchable()}
@@ -160,6 +171,12 @@ class Store:
             self._mirror.refresh()
             return self._session.state.digest.digest()
 
+    def check_same(
+        self, dim: int | None, metric: str | None, index: dict[str, Any] | None, encrypt: bool | None
+    ) -> None:
+        """Refuse other settings than those that the store was made with; None is any."""
+        check_same(self._session, dim, metric, index, encrypt)
+
     # --- Looking at records ------------------------------------------------------------------------------------------
 
     def __contains__(self, id: object) -> bool:
@@ -181,6 +198,13 @@ class Store:
     def get(self, ids: Any) -> list[Record]:
         """The records with these ids, in this order; an unknown one is refused."""
         return self._reader.get(check_ids(ids)[0])
+
+    def count(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> int:
+        """How many records there are, among those that `where` and `subject` allow."""
+        selection = Selection(where, subject)
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            return len(self._selector.slots(selection))
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""
@@ -308,6 +332,12 @@ class Store:
             self._after_change()
             return receipt
 
+    def begin_forget(self, request: Request) -> None:
+        """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""
+        with self._session.guard:
+            self._catch_up()
+            self._forgetter.begin(request)
+
     def _seconds(self, timeout: float | None) -> float:
         return self._session.timeout if timeout is None else check_seconds(timeout)
 
@@ -318,7 +348,10 @@ class Store:
         seconds = self._seconds(timeout)
         with self._session.guard:
             self._session.require_writer()
-            return list(self._eraser.complete(seconds).values())
+            receipts = self._eraser.complete(seconds)
+            self._reserve.ensure()
+            self._after_change()
+            return list(receipts.values())
 
     def pending_erasures(self) -> int:
         """How many erasures wait for a reader, or for space, to complete."""
@@ -332,7 +365,9 @@ class Store:
         with self._session.guard, translated(self.path):
             self._session.require_open()
             chain = self._ledger.chain()
-        return [receipt for receipt in chain if all_kinds or receipt.erases]
+        if all_kinds:
+            return chain
+        return [r for r in chain if any(part.collection == self._ledger.collection for part in r.parts())]
 
     def anchor(self) -> Anchor:
         """The place and hash of the newest receipt. Publish it, and a chain that is cut or replaced later shows."""
@@ -374,20 +409,25 @@ class Store:
         wanted = [] if ids is None else check_ids(ids)[0]
         if subject is not None:
             check_text(subject, "subject")
+        about = checking.About(wanted, subject, vectors, self.dim)
+        report = Verification()
         with self._session.guard, translated(self.path):
             self._catch_up()
-            return checking.verify_live(
-                self._session,
-                self._ledger,
-                given,
-                wanted,
-                subject,
-                vectors,
-                self.dim,
-                self._codes,
-                key=trusted,
-                anchor=line,
-            )
+            audit = checking.check_receipt(report, self._ledger, given, trusted, line)
+            if audit is not None and (wanted or subject is not None):
+                checking.check_about(report, given, audit, wanted, subject)
+            for part in given.parts():
+                if part.collection == self._ledger.collection:
+                    checking.check_part(report, self._session, self._codes, given, part, audit, about)
+        return report
+
+    def check_part(
+        self, report: Verification, receipt: Receipt, part: Part, audit: AuditKey | None, about: checking.About
+    ) -> None:
+        """For a folder: what can be seen here of what one part of a receipt says."""
+        with self._session.guard, translated(self.path):
+            self._catch_up()
+            checking.check_part(report, self._session, self._codes, receipt, part, audit, about)
 
     # --- Copies ------------------------------------------------------------------------------------------------------
 
@@ -447,6 +487,33 @@ def check_seconds(timeout: object) -> float:
     return seconds
 
 
+def open_store(
+    path: Path,
+    dim: int | None,
+    metric: str | None,
+    *,
+    read_only: bool,
+    timeout: float,
+    index: dict[str, Any] | None,
+    encrypt: bool | None,
+    vault: Path,
+    ledger: Callable[[Session], Ledger],
+    drop_unreadable: bool = False,
+) -> Store:
+    """Open or create a store; everything was checked. `ledger` says who signs its receipts."""
+    session, lock = open_session(
+        path, dim, metric, index, read_only=read_only, timeout=timeout, vault=vault, encrypt=encrypt
+    )
+    try:
+        with translated(session.path):
+            return Store(session, lock, ledger, drop_unreadable=drop_unreadable)
+    except BaseException:
+        session.close()
+        if lock is not None:
+            lock.release()
+        raise
+
+
 def open(
     path: str | os.PathLike[str],
     dim: int | None = None,
@@ -486,14 +553,16 @@ def open(
     boolean("read_only", read_only)
     boolean("drop_unreadable", drop_unreadable)
     keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
-    session, lock = open_session(
-        path, dim, metric, index, read_only=read_only, timeout=seconds, vault=vault_path(keys_path), encrypt=encrypt
+    refuse_collection(Path(path))
+    return open_store(
+        Path(path),
+        dim,
+        metric,
+        read_only=read_only,
+        timeout=seconds,
+        index=index,
+        encrypt=encrypt,
+        vault=vault_path(keys_path),
+        ledger=lambda session: StoreLedger(session, keys_path),
+        drop_unreadable=drop_unreadable,
     )
-    try:
-        with translated(session.path):
-            return Store(session, lock, keys_path, drop_unreadable=drop_unreadable)
-    except BaseException:
-        session.close()
-        if lock is not None:
-            lock.release()
-        raise

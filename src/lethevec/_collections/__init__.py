@@ -1,0 +1,16 @@
+"""Many collections in one folder: one key ring, one chain of receipts, erasures that go through all of them.
+
+| module | job |
+|---|---|
+| `names` | what a collection may be called |
+| `catalog` | the folder's own database: collections, receipts, what waits, holds and blocks |
+| `requests` | an erasure of the folder: a part from each collection, one receipt |
+| `ledger` | what a store asks of its ledger, for a store that is one of many |
+| `making` | collections as open stores |
+| `erasing` | a subject in all collections, a collection with all it holds, and what a crash has left |
+| `database` | `connect`, and the public calls |
+"""
+
+from .database import Database, connect
+
+__all__ = ["Database", "connect"]

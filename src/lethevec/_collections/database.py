@@ -1,0 +1,320 @@
+"""`connect`: a folder of collections, with one key ring, one chain of receipts, and erasures that go through all.
+
+A collection is a store like those that `open` gives; only its receipts are the folder's. It is opened when it is first
+asked for, and stays open until the folder is closed.
+
+Threads may share a folder and its collections. One process writes to a folder; others may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from .._forgetting.anchors import Anchor
+from .._forgetting.receipts import Receipt
+from .._forgetting.trusted import KeyLike, ReceiptLike, read_public_key, read_receipt
+from .._forgetting.verify import Verification
+from .._hashing.parameters import boolean
+from .._store import Store
+from .._store.chain import Chain
+from .._store.ids import check_ids, check_text
+from .._store.store import check_seconds
+from ..errors import ErasureIncompleteError, FileError, InputError, ParameterError, UnknownIdError
+from .catalog import Catalog, Entry
+from .checking import Checker
+from .erasing import FolderEraser
+from .making import Maker
+from .names import check_name
+from .requests import Requests
+
+__all__ = ["Database", "connect"]
+
+
+class Database:
+    """An open folder of collections; made by `connect`.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> db = connect(folder.name + "/people")
+    >>> photos = db.collection("photos", dim=3, metric="l2")
+    >>> notes = db.collection("notes", dim=2, metric="l2")
+    >>> photos.add([[0, 0, 1], [0, 2, 0]], ids=["a", "b"], subjects=["alice", "bob"])
+    >>> notes.add([[0, 1]], ids=["n"], subjects=["alice"])
+    >>> receipt = db.forget(subject="alice")
+    >>> receipt.records, len(photos), len(notes)
+    (2, 1, 0)
+    >>> db.close(); folder.cleanup()
+    """
+
+    def __init__(self, folder: Path, *, read_only: bool, keys: Path | None, timeout: float) -> None:
+        """Open the folder, and finish what an earlier process has left."""
+        self._guard = threading.RLock()
+        self._timeout = timeout
+        self._catalog = Catalog(folder, read_only=read_only, timeout=timeout)
+        try:
+            keys_path = self._catalog.files.keys if keys is None else keys
+            self._chain = Chain(self._catalog, keys_path)
+            self._requests = Requests(self._catalog, self._chain)
+            self._maker = Maker(self._catalog, self._chain, self._requests, keys_path, timeout)
+            self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker)
+            self._checker = Checker(self._catalog, self._chain, self._maker)
+            if not read_only:
+                self._maker.remove_unready()
+                self._eraser.resume()
+        except BaseException:
+            self._catalog.close()
+            raise
+
+    # --- What it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._catalog.folder
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a reader."""
+        return self._catalog.read_only
+
+    def __repr__(self) -> str:
+        """Where, and how many collections."""
+        state = "closed" if self._catalog.closed else f"{len(self._catalog.entries())} collections"
+        return f"<Database {self.path}: {state}>"
+
+    def digest(self) -> str:
+        """The digest of all collections: the same for every history that ends in the same names and records."""
+        with self._guard:
+            total = hashlib.blake2b(digest_size=32, person=b"lethevec-folder1")
+            for entry in self._catalog.entries():
+                name = entry.name.encode()
+                total.update(len(name).to_bytes(8, "little") + name + self._maker.open(entry).digest().encode())
+            return total.hexdigest()
+
+    # --- Collections -------------------------------------------------------------------------------------------------
+
+    def collections(self) -> list[str]:
+        """The names of all collections, by code point."""
+        return [entry.name for entry in self._catalog.entries()]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a collection of that name."""
+        return isinstance(name, str) and self._catalog.find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all collections, by code point."""
+        return iter(self.collections())
+
+    def collection(
+        self,
+        name: str,
+        dim: int | None = None,
+        metric: str | None = None,
+        *,
+        index: dict[str, Any] | None = None,
+        encrypt: bool | None = None,
+    ) -> Store:
+        """The collection of that name; it is made if there is none and `dim` is given (see `lethevec.open`).
+
+        The same object is given each time, until it is closed.
+        """
+        check_name(name)
+        if index is not None and not isinstance(index, dict):
+            raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
+        if encrypt is not None:
+            boolean("encrypt", encrypt)
+        with self._guard:
+            entry = self._catalog.find(name)
+            if entry is not None:
+                return self._maker.open(entry, dim, metric, index, encrypt)
+            if self.read_only or dim is None:
+                known = ", ".join(self.collections()[:5]) or "none"
+                what = "" if self.read_only else "; dim= makes a new one"
+                raise UnknownIdError(f"name: expected one of the collections ({known}), got {name!r}{what}")
+            return self._maker.make(name, dim, metric, index, encrypt)
+
+    def drop(self, name: str, *, timeout: float | None = None) -> Receipt:
+        """Erase a collection with everything in it, and sign for it. It cannot be undone."""
+        seconds = self._seconds(timeout)
+        with self._guard:
+            self._catalog.require_writer()
+            return self._eraser.drop(self._entry(name), seconds)
+
+    def rename(self, old: str, new: str) -> Receipt:
+        """Give a collection another name; the chain notes it, without saying either."""
+        check_name(new, what="new")
+        with self._guard:
+            self._catalog.require_writer()
+            entry = self._entry(old)
+            if self._catalog.find(new) is not None:
+                raise ParameterError(f"new: expected a name that is free, got {new!r}, which another collection has")
+            audit = self._chain.keys.audit
+            tags = {"old": audit.tag("name", old.encode()), "new": audit.tag("name", new.encode())}
+            with self._catalog.transaction():
+                self._catalog.write("UPDATE collections SET name = ? WHERE id = ?", new, entry.id)
+                receipt = self._chain.append("rename", {"audit_key": audit.id, "collection": entry.id, **tags})
+            self._catalog.scrub()
+            return receipt
+
+    def _entry(self, name: object) -> Entry:
+        entry = self._catalog.find(check_name(name))
+        if entry is None:
+            raise UnknownIdError(f"name: expected one of the collections, got {name!r}, which is not there")
+        return entry
+
+    # --- People ------------------------------------------------------------------------------------------------------
+
+    def subjects(self) -> dict[str, int]:
+        """Every subject with the number of its records in all collections, by code point."""
+        found: dict[str, int] = {}
+        with self._guard:
+            for store in self._maker.all():
+                for subject, count in store.subjects().items():
+                    found[subject] = found.get(subject, 0) + count
+        return dict(sorted(found.items()))
+
+    def forget(
+        self,
+        *,
+        subject: str,
+        ignore_unknown: bool = False,
+        search_all: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Forget every record of a subject in all collections, with one receipt and one signature.
+
+        When this returns, no file of the folder holds a byte of them. If that cannot be within `timeout` seconds,
+        `ErasureIncompleteError` says so: no search finds the records any more, and it completes by itself later. A
+        process that dies in the middle leaves a request that the next `connect` completes.
+        """
+        check_text(subject, "subject")
+        boolean("ignore_unknown", ignore_unknown)
+        boolean("search_all", search_all)
+        seconds = self._seconds(timeout)
+        with self._guard:
+            self._catalog.require_writer()
+            return self._eraser.forget(subject, seconds, ignore_unknown=ignore_unknown, search_all=search_all)
+
+    # --- Erasures and receipts ---------------------------------------------------------------------------------------
+
+    def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:
+        """Finish the erasures that wait, or say with `ErasureIncompleteError` what is in the way; their receipts."""
+        seconds = self._seconds(timeout)
+        with self._guard:
+            self._catalog.require_writer()
+            return self._eraser.complete(seconds)
+
+    def pending_erasures(self) -> int:
+        """How many erasures wait for a reader, or for space, to complete."""
+        return len(self._catalog.intents())
+
+    def receipts(self, *, all_kinds: bool = False) -> list[Receipt]:
+        """The receipts of erasures, oldest first; with `all_kinds` the whole chain."""
+        boolean("all_kinds", all_kinds)
+        self._catalog.require_open()
+        return [receipt for receipt in self._chain.receipts() if all_kinds or receipt.erases]
+
+    def anchor(self) -> Anchor:
+        """The place and hash of the newest receipt. Publish it, and a chain that is cut or replaced later shows."""
+        return Anchor.of(self.receipts(all_kinds=True)[-1])
+
+    def public_key(self) -> bytes:
+        """The public key in force, 32 bytes: give it to whoever is to check receipts."""
+        return self._chain.keys.public
+
+    def verify(
+        self,
+        receipt: ReceiptLike,
+        *,
+        ids: Any = None,
+        subject: str | None = None,
+        vectors: npt.ArrayLike | None = None,
+        key: KeyLike | None = None,
+        anchor: Anchor | str | None = None,
+    ) -> Verification:
+        """Check a receipt against the folder as it is now: signature, chain, and each collection that it is about.
+
+        With the forgotten ids, subject or vectors in hand, also that the receipt is about them, and that no file holds
+        them. `key` is the public key that you trust, `anchor` what was published of the chain.
+        """
+        given = read_receipt(receipt)
+        trusted = None if key is None else read_public_key(key)
+        line = anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.parse(anchor)
+        wanted = [] if ids is None else check_ids(ids)[0]
+        if subject is not None:
+            check_text(subject, "subject")
+        with self._guard:
+            self._catalog.require_open()
+            return self._checker.verify(given, wanted, subject, vectors, trusted, line)
+
+    def rotate_keys(self, reason: str = "routine", *, keep_audit_keys: bool = True) -> Receipt:
+        """Put new keys into use; the chain notes it. Give up the old audit keys, and old tags mean nothing more."""
+        check_text(reason, "reason")
+        boolean("keep_audit_keys", keep_audit_keys)
+        with self._guard:
+            self._catalog.require_writer()
+            if not keep_audit_keys and self.pending_erasures():
+                raise ErasureIncompleteError("rotate_keys: expected no waiting erasures when audit keys are given up")
+            return self._chain.rotate(reason, keep_audit_keys=keep_audit_keys)
+
+    # --- The end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish what can be finished, and close all collections. Safe to call twice."""
+        with self._guard:
+            if self._catalog.closed:
+                return
+            try:
+                self._maker.close()
+            finally:
+                self._catalog.close()
+
+    def __enter__(self) -> Database:
+        """Return itself; the folder is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else check_seconds(timeout)
+
+
+def connect(
+    folder: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    keys: str | os.PathLike[str] | None = None,
+    timeout: float = 5.0,
+) -> Database:
+    """Open a folder of collections, or make it: the folder must be new, empty or one of ours.
+
+    `keys` is where the key file is kept (in the folder unless given); `timeout` is how many seconds to wait for other
+    processes. `lethevec.open` is for a single store in a file.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with connect(folder.name + "/people") as db:
+    ...     db.collection("photos", dim=2).add([[0, 1], [2, 0]], ids=["a", "b"])
+    >>> with connect(folder.name + "/people", read_only=True) as db:
+    ...     db.collections(), len(db.collection("photos"))
+    (['photos'], 2)
+    >>> folder.cleanup()
+    """
+    if not isinstance(folder, str | os.PathLike):
+        raise FileError(f"folder: expected a path, got {type(folder).__name__}")
+    boolean("read_only", read_only)
+    return Database(
+        Path(folder), read_only=read_only, keys=None if keys is None else Path(keys), timeout=check_seconds(timeout)
+    )
