@@ -14,6 +14,8 @@
     │   ├── KeysError                       the key file of a store is missing, damaged, or belongs to another store
     │   └── IncompleteWriteError            it could not be written; what was there before is unharmed
     ├── ForkError                           an index or a store that this process has inherited and did not make
+    ├── HoldError                           records that must be kept: somebody has set a legal hold on their subject
+    ├── BlockedError                        a subject for whom nothing may be written
     ├── ErasureIncompleteError              the records are unfindable, but bytes of them are still in a file
     ├── ReceiptError (also a ValueError)    something that is not a receipt, or is not of a form this version knows
     ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
@@ -25,11 +27,13 @@ A refused call leaves everything as it was.
 from __future__ import annotations
 
 __all__ = [
+    "BlockedError",
     "DownloadError",
     "ErasureIncompleteError",
     "FileError",
     "ForkError",
     "FormatError",
+    "HoldError",
     "IdError",
     "IncompleteWriteError",
     "InputError",
@@ -114,6 +118,19 @@ class ForkError(LethevecError):
 
     Its locks, and the state of its database, are those of the other process. Open the store again in this one.
     """
+
+
+class HoldError(LethevecError):
+    """Records that must be kept, because there is a legal hold on their subject. `hold` is its id."""
+
+    def __init__(self, message: str, hold: str = "") -> None:
+        """Keep the id of the hold beside the message."""
+        super().__init__(message)
+        self.hold = hold
+
+
+class BlockedError(LethevecError):
+    """A subject for whom nothing may be written until the block is lifted."""
 
 
 class ErasureIncompleteError(LethevecError):

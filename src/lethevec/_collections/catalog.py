@@ -43,8 +43,9 @@ CREATE TABLE receipts (sequence INTEGER PRIMARY KEY, receipt TEXT NOT NULL, requ
 CREATE INDEX receipts_request ON receipts (request) WHERE request IS NOT NULL;
 CREATE TABLE intents (request TEXT PRIMARY KEY, kind TEXT NOT NULL, draft TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE holds (
-    hold TEXT PRIMARY KEY, audit_key TEXT NOT NULL, subject TEXT NOT NULL, reason TEXT NOT NULL, since TEXT NOT NULL
-) WITHOUT ROWID;
+    number INTEGER PRIMARY KEY, hold TEXT NOT NULL UNIQUE, audit_key TEXT NOT NULL, subject TEXT NOT NULL,
+    reason TEXT NOT NULL, since TEXT NOT NULL
+);
 CREATE TABLE blocks (
     audit_key TEXT NOT NULL, subject TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY (audit_key, subject)
 ) WITHOUT ROWID;

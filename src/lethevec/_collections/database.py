@@ -26,14 +26,16 @@ from .._hashing.parameters import boolean
 from .._store import Store
 from .._store.chain import Chain
 from .._store.ids import check_ids, check_text
+from .._store.rules import Rules
 from .._store.store import check_seconds
-from ..errors import ErasureIncompleteError, FileError, InputError, ParameterError, UnknownIdError
+from ..errors import ErasureIncompleteError, FileError, InputError, ParameterError, UnknownIdError, UnsupportedError
 from .catalog import Catalog, Entry
 from .checking import Checker
 from .erasing import FolderEraser
 from .making import Maker
 from .names import check_name
 from .requests import Requests
+from .rights import Hold, Rights
 
 __all__ = ["Database", "connect"]
 
@@ -63,8 +65,10 @@ class Database:
             keys_path = self._catalog.files.keys if keys is None else keys
             self._chain = Chain(self._catalog, keys_path)
             self._requests = Requests(self._catalog, self._chain)
-            self._maker = Maker(self._catalog, self._chain, self._requests, keys_path, timeout)
-            self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker)
+            self._rights = Rights(self._catalog, self._chain)
+            rules = Rules(self._rights.may_write, self._rights.may_change)
+            self._maker = Maker(self._catalog, self._chain, self._requests, keys_path, timeout, rules)
+            self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker, self._rights)
             self._checker = Checker(self._catalog, self._chain, self._maker)
             if not read_only:
                 self._maker.remove_unready()
@@ -185,23 +189,78 @@ class Database:
         self,
         *,
         subject: str,
+        block: bool = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
         timeout: float | None = None,
     ) -> Receipt:
         """Forget every record of a subject in all collections, with one receipt and one signature.
 
+        With `block`, nothing may be written for the subject from then on, until `unblock`: a late write or an import of
+        an old export is refused. What is kept for that is a tag, which does not name them.
+
         When this returns, no file of the folder holds a byte of them. If that cannot be within `timeout` seconds,
         `ErasureIncompleteError` says so: no search finds the records any more, and it completes by itself later. A
         process that dies in the middle leaves a request that the next `connect` completes.
         """
         check_text(subject, "subject")
+        boolean("block", block)
         boolean("ignore_unknown", ignore_unknown)
         boolean("search_all", search_all)
         seconds = self._seconds(timeout)
         with self._guard:
             self._catalog.require_writer()
-            return self._eraser.forget(subject, seconds, ignore_unknown=ignore_unknown, search_all=search_all)
+            return self._eraser.forget(
+                subject, seconds, block=block, ignore_unknown=ignore_unknown, search_all=search_all
+            )
+
+    def hold(self, subject: str, reason: str) -> Receipt:
+        """Set a legal hold: the records of this subject can be neither changed nor erased until `lift`.
+
+        The entry is signed; `receipt["hold"]` is the id to lift it by. A subject without records is refused.
+        """
+        check_text(subject, "subject")
+        check_text(reason, "reason")
+        with self._guard:
+            self._catalog.require_writer()
+            if not any(store.count(subject=subject) for store in self._maker.all()):
+                raise UnknownIdError(f"subject: expected one that has records, got {subject!r:.80}, which has none")
+            return self._rights.hold(subject, reason)
+
+    def lift(self, hold: str | Receipt, reason: str = "no longer needed") -> Receipt:
+        """End a legal hold, by its id or the receipt that set it."""
+        id = hold.fields.get("hold", "") if isinstance(hold, Receipt) else check_text(hold, "hold")
+        check_text(reason, "reason")
+        with self._guard:
+            self._catalog.require_writer()
+            return self._rights.lift(id, reason)
+
+    def holds(self, subject: str | None = None) -> list[Hold]:
+        """The legal holds in force, oldest first; of one subject, or all."""
+        if subject is not None:
+            return self._rights.holds(check_text(subject, "subject"))
+        with self._guard:
+            return self._rights.all_holds(self.subjects())
+
+    def block(self, subject: str, reason: str) -> Receipt:
+        """Refuse to write for a subject until `unblock`. Records that are there stay; `forget` has `block` too."""
+        check_text(subject, "subject")
+        check_text(reason, "reason")
+        with self._guard:
+            self._catalog.require_writer()
+            return self._rights.block(subject, reason)
+
+    def unblock(self, subject: str, reason: str = "no longer needed") -> Receipt:
+        """Allow to write for a subject again."""
+        check_text(subject, "subject")
+        check_text(reason, "reason")
+        with self._guard:
+            self._catalog.require_writer()
+            return self._rights.unblock(subject, reason)
+
+    def is_blocked(self, subject: str) -> bool:
+        """Whether nothing may be written for a subject."""
+        return self._rights.blocked_since(check_text(subject, "subject")) is not None
 
     # --- Erasures and receipts ---------------------------------------------------------------------------------------
 
@@ -263,6 +322,11 @@ class Database:
             self._catalog.require_writer()
             if not keep_audit_keys and self.pending_erasures():
                 raise ErasureIncompleteError("rotate_keys: expected no waiting erasures when audit keys are given up")
+            if not keep_audit_keys and self._rights.tags_in_use():
+                raise UnsupportedError(
+                    "rotate_keys: expected no holds and no blocks when audit keys are given up, got some: without "
+                    "these keys nobody could tell whom they are about"
+                )
             return self._chain.rotate(reason, keep_audit_keys=keep_audit_keys)
 
     # --- The end -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from ..errors import ErasureIncompleteError, FileError, LethevecError, UnknownId
 from .catalog import Catalog, Entry
 from .making import Maker
 from .requests import Request, Requests
+from .rights import Rights
 
 __all__ = ["FolderEraser"]
 
@@ -28,26 +29,38 @@ _THREADS = 8  # collections that are worked on at once: most of the time goes by
 class FolderEraser:
     """Erases across the collections of an open folder. The caller holds the folder's guard."""
 
-    def __init__(self, catalog: Catalog, chain: Chain, requests: Requests, maker: Maker) -> None:
+    def __init__(self, catalog: Catalog, chain: Chain, requests: Requests, maker: Maker, rights: Rights) -> None:
         """Of an open folder; `resume` takes up what an earlier process has left."""
         self._catalog = catalog
         self._chain = chain
         self._requests = requests
         self._maker = maker
+        self._rights = rights
         requests.effects["drop"] = self._dropped
 
     # --- New ones ----------------------------------------------------------------------------------------------------
 
-    def forget(self, subject: str, timeout: float, *, ignore_unknown: bool, search_all: bool) -> Receipt:
-        """Every record of a subject, with one receipt."""
+    def forget(self, subject: str, timeout: float, *, block: bool, ignore_unknown: bool, search_all: bool) -> Receipt:
+        """Every record of a subject, with one receipt; `block` keeps them out from the moment of the request."""
+        self._rights.may_change([subject])
         self._try_complete()
         entries = [entry for entry in self._catalog.entries() if self._maker.open(entry).count(subject=subject)]
         if not entries and not ignore_unknown:
             raise UnknownIdError(f"subject: expected one that has records, got {subject!r}, which has none")
         audit = self._chain.keys.audit
-        request = self._requests.begin("erasure", _head(audit, "subject", audit.tag_subject(subject)), None)
+        head = _head(audit, "subject", audit.tag_subject(subject))
+        with self._catalog.transaction():
+            blocks = block and self._rights.note_block(subject)
+            if block:
+                head["asked"]["block"] = True
+            request = self._requests.begin("erasure", head, None)
         wanted = StoreRequest(None, Selection(subject=subject), subject, ignore_unknown=True, search_all=search_all)
-        self._begin(request, entries, lambda store: wanted)
+        try:
+            self._begin(request, entries, lambda store: wanted)
+        except LethevecError:
+            if blocks and not self._requests.is_open(request.id):
+                self._rights.take_block_off(subject)
+            raise
         return self._finish(request, timeout)
 
     def drop(self, entry: Entry, timeout: float) -> Receipt:

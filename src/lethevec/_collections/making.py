@@ -11,6 +11,7 @@ from .._durable import sync_folder
 from .._store import Store
 from .._store.chain import Chain
 from .._store.files import StoreFiles
+from .._store.rules import Rules
 from .._store.session import Session
 from .._store.store import open_store
 from ..errors import FileError, IncompleteWriteError
@@ -24,13 +25,16 @@ __all__ = ["Maker"]
 class Maker:
     """Opens the collections of an open folder."""
 
-    def __init__(self, catalog: Catalog, chain: Chain, requests: Requests, keys: Path, timeout: float) -> None:
+    def __init__(
+        self, catalog: Catalog, chain: Chain, requests: Requests, keys: Path, timeout: float, rules: Rules
+    ) -> None:
         """Nothing is opened yet."""
         self._catalog = catalog
         self._chain = chain
         self._requests = requests
         self._keys = keys
         self._timeout = timeout
+        self._rules = rules
         self._stores: dict[str, Store] = {}
         self.ledgers: dict[str, CollectionLedger] = {}
 
@@ -84,6 +88,7 @@ class Maker:
             timeout=self._timeout,
             vault=self._vault(id),
             ledger=ledger,
+            rules=self._rules,
         )
         self._stores[id] = store
         return store

@@ -16,6 +16,7 @@ from .codes import Codes
 from .ids import check_ids
 from .lookup import known_slots, occupied
 from .mirror import Mirror
+from .rules import Rules
 from .session import Session, Transaction
 
 __all__ = ["Changes", "Update"]
@@ -47,8 +48,9 @@ class Update:
 class Changes:
     """Adds, replaces and deletes. The caller holds the guard."""
 
-    def __init__(self, session: Session, mirror: Mirror, codes: Codes) -> None:
+    def __init__(self, session: Session, mirror: Mirror, codes: Codes, rules: Rules) -> None:
         """Of an open store."""
+        self._rules = rules
         self._session = session
         self._mirror = mirror
         self._codes = codes
@@ -65,6 +67,7 @@ class Changes:
         return added
 
     def _insert(self, transaction: Transaction, batch: Batch) -> None:
+        self._rules.may_write(batch.subjects)
         state = transaction.write()
         stored = list(batch.stored(state.next_slot))
         self._session.tables.insert(stored)
@@ -110,6 +113,8 @@ class Changes:
             )
             for place, (record, vector) in enumerate(zip(old, update.vectors(old), strict=True))
         ]
+        self._rules.may_change(record.subject for record in old)
+        self._rules.may_write(now.subject for was, now in zip(old, stored, strict=True) if now.subject != was.subject)
         slots = [record.slot for record in old]
         self._session.tables.delete(slots, state.version)
         self._codes.delete(slots)
@@ -133,6 +138,7 @@ class Changes:
             for start in range(0, len(slots), _PART):
                 part = slots[start : start + _PART]
                 stored = list(tables.read_slots(part))
+                self._rules.may_change(record.subject for record in stored)
                 state.digest.remove(record.encoding() for record in stored)
                 before(stored)
                 numbers += [record.number for record in stored]

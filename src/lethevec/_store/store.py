@@ -45,6 +45,7 @@ from .mirror import Mirror
 from .opening import check_same, make_index, open_session, recover, refuse_collection
 from .reading import Reader
 from .reserve import Reserve
+from .rules import Rules
 from .searching import Searcher
 from .selecting import Selection, Selector
 from .session import Session
@@ -77,6 +78,7 @@ class Store:
         session: Session,
         lock: WriterLock | None,
         ledger: Callable[[Session], Ledger],
+        rules: Rules,
         *,
         drop_unreadable: bool = False,
     ) -> None:
@@ -97,7 +99,7 @@ class Store:
         self._selector = Selector(session)
         self._reader = Reader(session, self._mirror)
         self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
-        self._changes = Changes(session, self._mirror, self._codes)
+        self._changes = Changes(session, self._mirror, self._codes, rules)
         self._forgetter = Forgetter(
             session, self._changes, self._codes, self._selector, self._ledger, self._eraser, self._reserve
         )
@@ -498,15 +500,16 @@ def open_store(
     encrypt: bool | None,
     vault: Path,
     ledger: Callable[[Session], Ledger],
+    rules: Rules,
     drop_unreadable: bool = False,
 ) -> Store:
-    """Open or create a store; everything was checked. `ledger` says who signs its receipts."""
+    """Open or create a store; everything was checked. `ledger` says who signs its receipts, `rules` what is refused."""
     session, lock = open_session(
         path, dim, metric, index, read_only=read_only, timeout=timeout, vault=vault, encrypt=encrypt
     )
     try:
         with translated(session.path):
-            return Store(session, lock, ledger, drop_unreadable=drop_unreadable)
+            return Store(session, lock, ledger, rules, drop_unreadable=drop_unreadable)
     except BaseException:
         session.close()
         if lock is not None:
@@ -564,5 +567,6 @@ def open(
         encrypt=encrypt,
         vault=vault_path(keys_path),
         ledger=lambda session: StoreLedger(session, keys_path),
+        rules=Rules(),
         drop_unreadable=drop_unreadable,
     )
