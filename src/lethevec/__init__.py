@@ -18,7 +18,7 @@ from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
-    from ._collections import Database, connect
+    from ._collections import Database, connect, restore
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
     from ._forgetting.verify import Verification, verify, verify_chain
@@ -51,6 +51,7 @@ __all__ = [
     "errors",
     "hasher",
     "open",
+    "restore",
     "verify",
     "verify_chain",
 ]
@@ -64,6 +65,7 @@ _LATER = {
     "Verification": "_forgetting.verify",
     "connect": "_collections",
     "open": "_store",
+    "restore": "_collections",
     "verify": "_forgetting.verify",
     "verify_chain": "_forgetting.verify",
 }

@@ -8,9 +8,12 @@
 | `ledger` | what a store asks of its ledger, for a store that is one of many |
 | `making` | collections as open stores |
 | `erasing` | a subject in all collections, a collection with all it holds, and what a crash has left |
+| `rights` | legal holds and blocks |
+| `checking` | `verify` |
+| `restoring` | backups, and what the chain says was erased since |
 | `database` | `connect`, and the public calls |
 """
 
-from .database import Database, connect
+from .database import Database, connect, restore
 
-__all__ = ["Database", "connect"]
+__all__ = ["Database", "connect", "restore"]

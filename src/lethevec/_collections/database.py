@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy.typing as npt
 
+from .._durable import sync_folder
 from .._forgetting.anchors import Anchor
+from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt
-from .._forgetting.trusted import KeyLike, ReceiptLike, read_public_key, read_receipt
+from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean
 from .._store import Store
@@ -28,16 +32,25 @@ from .._store.chain import Chain
 from .._store.ids import check_ids, check_text
 from .._store.rules import Rules
 from .._store.store import check_seconds
-from ..errors import ErasureIncompleteError, FileError, InputError, ParameterError, UnknownIdError, UnsupportedError
+from ..errors import (
+    ErasureIncompleteError,
+    FileError,
+    IncompleteWriteError,
+    InputError,
+    ParameterError,
+    UnknownIdError,
+    UnsupportedError,
+)
 from .catalog import Catalog, Entry
 from .checking import Checker
 from .erasing import FolderEraser
 from .making import Maker
 from .names import check_name
 from .requests import Requests
+from .restoring import Erased, check_chain, origin_of, prepare, write_backup
 from .rights import Hold, Rights
 
-__all__ = ["Database", "connect"]
+__all__ = ["Database", "connect", "restore"]
 
 
 class Database:
@@ -56,18 +69,29 @@ class Database:
     >>> db.close(); folder.cleanup()
     """
 
-    def __init__(self, folder: Path, *, read_only: bool, keys: Path | None, timeout: float) -> None:
-        """Open the folder, and finish what an earlier process has left."""
+    def __init__(
+        self, folder: Path, *, read_only: bool, keys: Path | None, timeout: float, restoring: bool = False
+    ) -> None:
+        """Open the folder, and finish what an earlier process has left.
+
+        `restoring`: it comes from a backup, and what was erased since is to go whatever holds say today.
+        """
         self._guard = threading.RLock()
         self._timeout = timeout
         self._catalog = Catalog(folder, read_only=read_only, timeout=timeout)
         try:
+            if origin_of(self._catalog) is not None:
+                raise FileError(
+                    f"{folder}: expected a folder of collections, got a backup of one; lethevec.restore opens it"
+                )
             keys_path = self._catalog.files.keys if keys is None else keys
             self._chain = Chain(self._catalog, keys_path)
             self._requests = Requests(self._catalog, self._chain)
             self._rights = Rights(self._catalog, self._chain)
-            rules = Rules(self._rights.may_write, self._rights.may_change)
-            self._maker = Maker(self._catalog, self._chain, self._requests, keys_path, timeout, rules)
+            rules = Rules() if restoring else Rules(self._rights.may_write, self._rights.may_change)
+            self._maker = Maker(
+                self._catalog, self._chain, self._requests, keys_path, timeout, rules, drop_unreadable=restoring
+            )
             self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker, self._rights)
             self._checker = Checker(self._catalog, self._chain, self._maker)
             if not read_only:
@@ -329,6 +353,27 @@ class Database:
                 )
             return self._chain.rotate(reason, keep_audit_keys=keep_audit_keys)
 
+    # --- Copies ------------------------------------------------------------------------------------------------------
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of all collections to a new folder, from which `lethevec.restore` makes a folder again.
+
+        It holds neither receipts nor keys, and cannot be opened by itself. Keep the chain apart from it
+        (`receipts(all_kinds=True)`): with it, a restore erases again what was erased since.
+        """
+        with self._guard:
+            self._catalog.require_open()
+            write_backup(self, self._catalog, self._chain.receipts()[-1], Path(path))
+
+    def erase_again(self, erased: Erased) -> Receipt | None:
+        """For `restore`: erase what a chain says was erased since the copy was made; the receipt, if there was any."""
+        with self._guard:
+            for entry in self._catalog.entries():
+                if entry.id in erased.dropped:
+                    self._eraser.drop(entry, self._timeout)
+            ids = {entry.id: erased.ids_in(entry.id, self._maker.open(entry)) for entry in self._catalog.entries()}
+            return self._eraser.forget_ids("receipts", ids, self._timeout) if any(ids.values()) else None
+
     # --- The end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -382,3 +427,44 @@ def connect(
     return Database(
         Path(folder), read_only=read_only, keys=None if keys is None else Path(keys), timeout=check_seconds(timeout)
     )
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    receipts: ChainLike,
+    keys: str | os.PathLike[str],
+    timeout: float = 5.0,
+) -> Receipt | None:
+    """Make a folder of collections again from what `Database.backup` wrote, without the people forgotten since.
+
+    `receipts` is the whole chain as it is today, `keys` the key file of the folder, which stays where it is. What the
+    chain says was erased since the backup was made is erased before there is anything that could be opened; the receipt
+    for that, if there was something. Open the result with `connect(folder, keys=keys)`.
+    """
+    target, keys_path, seconds = Path(folder), Path(keys), check_seconds(timeout)
+    ring, chain = KeyRing.load(keys_path), read_chain(receipts)
+    with closing(Catalog(Path(backup), read_only=True, timeout=seconds)) as source:
+        origin = origin_of(source)
+    if origin is None:
+        raise FileError(f"{backup}: expected a backup of a folder, got a folder of collections")
+    check_chain(chain, ring, origin)
+    erased = Erased(chain[origin[0] + 1 :], ring)
+    if target.exists():
+        raise FileError(f"{target}: expected a new path for the restored folder, got one that is there already")
+    building = target.with_name(target.name + ".restoring")
+    try:
+        shutil.rmtree(building, ignore_errors=True)
+        shutil.copytree(backup, building)
+        with closing(Catalog(building, read_only=False, timeout=seconds)) as catalog:
+            prepare(catalog, chain, origin)
+        with Database(building, read_only=False, keys=keys_path, timeout=seconds, restoring=True) as db:
+            receipt = db.erase_again(erased)
+        os.rename(building, target)
+        sync_folder(target.absolute().parent)
+    except OSError as error:
+        raise IncompleteWriteError(f"{target}: the folder could not be restored: {error}") from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return receipt

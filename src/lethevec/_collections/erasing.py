@@ -3,7 +3,7 @@ has left of one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from .._forgetting.receipts import Receipt, now
 from .._store import Store
 from .._store.chain import Chain
 from .._store.forgetting import Request as StoreRequest
+from .._store.ids import Id
 from .._store.selecting import Selection
 from ..errors import ErasureIncompleteError, FileError, LethevecError, UnknownIdError
 from .catalog import Catalog, Entry
@@ -51,35 +52,47 @@ class FolderEraser:
         head = _head(audit, "subject", audit.tag_subject(subject))
         with self._catalog.transaction():
             blocks = block and self._rights.note_block(subject)
+            head["asked"]["everywhere"] = True
             if block:
                 head["asked"]["block"] = True
             request = self._requests.begin("erasure", head, None)
         wanted = StoreRequest(None, Selection(subject=subject), subject, ignore_unknown=True, search_all=search_all)
         try:
-            self._begin(request, entries, lambda store: wanted)
+            self._begin(request, entries, lambda id: wanted)
         except LethevecError:
             if blocks and not self._requests.is_open(request.id):
                 self._rights.take_block_off(subject)
             raise
         return self._finish(request, timeout)
 
+    def forget_ids(self, by: str, ids: Mapping[str, list[Id]], timeout: float) -> Receipt:
+        """Some records of some collections, with one receipt."""
+        entries = [entry for entry in self._catalog.entries() if ids.get(entry.id)]
+        request = self._requests.begin("erasure", _head(self._chain.keys.audit, by, None), [e.id for e in entries])
+        wanted = {
+            entry.id: StoreRequest(ids[entry.id], Selection(), None, ignore_unknown=True, search_all=False)
+            for entry in entries
+        }
+        self._begin(request, entries, wanted.__getitem__)
+        return self._finish(request, timeout)
+
     def drop(self, entry: Entry, timeout: float) -> Receipt:
         """A collection with everything in it."""
         self._try_complete()
         request = self._requests.begin("drop", _head(self._chain.keys.audit, "drop", None), [entry.id])
-        self._begin(request, [entry], lambda store: _EVERYTHING)
+        self._begin(request, [entry], lambda id: _EVERYTHING)
         receipt = self._finish(request, timeout)
         self._maker.remove_unready()
         return receipt
 
-    def _begin(self, request: Request, entries: Iterable[Entry], wanted: Callable[[Store], StoreRequest]) -> None:
+    def _begin(self, request: Request, entries: Iterable[Entry], wanted: Callable[[str], StoreRequest]) -> None:
         """The first half in each collection: delete and note. From the first note on it will be completed."""
         begun: list[str] = []
         try:
             for entry in entries:
                 store, ledger = self._maker.open(entry), self._maker.ledgers[entry.id]
                 with ledger.taking_part(request):
-                    store.begin_forget(wanted(store))
+                    store.begin_forget(wanted(entry.id))
                 begun.append(entry.id)
         except LethevecError as error:
             if not begun:

@@ -26,7 +26,15 @@ class Maker:
     """Opens the collections of an open folder."""
 
     def __init__(
-        self, catalog: Catalog, chain: Chain, requests: Requests, keys: Path, timeout: float, rules: Rules
+        self,
+        catalog: Catalog,
+        chain: Chain,
+        requests: Requests,
+        keys: Path,
+        timeout: float,
+        rules: Rules,
+        *,
+        drop_unreadable: bool,
     ) -> None:
         """Nothing is opened yet."""
         self._catalog = catalog
@@ -35,6 +43,7 @@ class Maker:
         self._keys = keys
         self._timeout = timeout
         self._rules = rules
+        self._drop_unreadable = drop_unreadable
         self._stores: dict[str, Store] = {}
         self.ledgers: dict[str, CollectionLedger] = {}
 
@@ -89,6 +98,7 @@ class Maker:
             vault=self._vault(id),
             ledger=ledger,
             rules=self._rules,
+            drop_unreadable=self._drop_unreadable,
         )
         self._stores[id] = store
         return store

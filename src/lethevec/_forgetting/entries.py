@@ -201,7 +201,8 @@ _ASKED = _object(
         "subject": _maybe(_tag),
         "missing": _tags,
     },
-    {"where": _tag, "block": _exactly(True)},
+    # `everywhere`: of all collections of a folder, not only of those that had something.
+    {"where": _tag, "block": _exactly(True), "everywhere": _exactly(True)},
 )
 _ERASURE: dict[str, _Shape] = {"asked_at": _time, "asked": _ASKED, "audit_key": _key_id}
 _OF_STORE: dict[str, _Shape] = {**_ERASURE, **_PART}
