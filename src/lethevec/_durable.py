@@ -1,11 +1,12 @@
-"""What makes a new name last through a power cut, for everything that writes files."""
+"""What makes files last through a power cut and names mean what they say, for everything that reads or writes files."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
-__all__ = ["sync_folder"]
+__all__ = ["kind_of", "open_regular", "sync_folder"]
 
 
 def sync_folder(folder: Path) -> None:
@@ -15,3 +16,35 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: Path, flags: int, *, alone: bool = False) -> int:
+    """Open a regular file, and nothing else that has its name: no link, no device, and no pipe to wait at.
+
+    With `alone` it must have no second name either, by which what is written to it would reach somebody else's file.
+    """
+    flags |= os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(f"expected a regular file at {path}, got a symbolic link") from error
+        raise
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and not (alone and found.st_nlink > 1):
+        return descriptor
+    os.close(descriptor)
+    what = "one with several names" if stat.S_ISREG(found.st_mode) else kind_of(found.st_mode)
+    raise OSError(f"expected a regular file at {path}, got {what}")
+
+
+def kind_of(mode: int) -> str:
+    """In words what a file's mode says it is."""
+    kinds = {
+        stat.S_ISREG: "a regular file",
+        stat.S_ISLNK: "a symbolic link",
+        stat.S_ISDIR: "a folder",
+        stat.S_ISFIFO: "a named pipe",
+        stat.S_ISSOCK: "a socket",
+    }
+    return next((name for is_kind, name in kinds.items() if is_kind(mode)), "a device")

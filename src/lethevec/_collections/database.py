@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -29,6 +28,7 @@ from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean
 from .._store import Store
 from .._store.chain import Chain
+from .._store.forking import ProcessLock
 from .._store.ids import check_ids, check_text
 from .._store.rules import Rules
 from .._store.store import check_seconds
@@ -76,7 +76,7 @@ class Database:
 
         `restoring`: it comes from a backup, and what was erased since is to go whatever holds say today.
         """
-        self._guard = threading.RLock()
+        self._guard = ProcessLock()
         self._timeout = timeout
         self._catalog = Catalog(folder, read_only=read_only, timeout=timeout)
         try:
@@ -377,7 +377,9 @@ class Database:
     # --- The end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what can be finished, and close all collections. Safe to call twice."""
+        """Finish what can be finished, and close all collections. Safe to call twice, and in a forked child."""
+        if self._guard.inherited:
+            return
         with self._guard:
             if self._catalog.closed:
                 return

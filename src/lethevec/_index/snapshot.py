@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._durable import sync_folder
+from .._durable import kind_of, open_regular, sync_folder
 from .._vectors import MAX_NORM, MIN_NORM
 from ..errors import FormatError, IncompleteWriteError
 from .config import Config, parse_config, refuse_costly
@@ -97,18 +97,8 @@ def _mode_of(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(f"expected a regular file or none, got {_kind(found.st_mode)}")
+        raise OSError(f"expected a regular file or none, got {kind_of(found.st_mode)}")
     return stat.S_IMODE(found.st_mode)
-
-
-def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_ISLNK: "a symbolic link",
-        stat.S_ISDIR: "a folder",
-        stat.S_ISFIFO: "a named pipe",
-        stat.S_ISSOCK: "a socket",
-    }
-    return next((name for is_kind, name in kinds.items() if is_kind(mode)), "a device")
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
@@ -134,12 +124,10 @@ def _remove_unfinished(path: Path) -> None:
     for name in os.listdir(path.absolute().parent):
         if pattern.fullmatch(name):
             with suppress(OSError):  # gone meanwhile, locked, or not ours to remove
-                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-                handle = os.open(path.with_name(name), flags)
+                handle = open_regular(path.with_name(name), os.O_RDWR)
                 try:
-                    if stat.S_ISREG(os.fstat(handle).st_mode):
-                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        os.unlink(path.with_name(name))
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path.with_name(name))
                 finally:
                     os.close(handle)
 
@@ -160,7 +148,7 @@ def read(path: Path, max_setup: int) -> tuple[Config, list[npt.NDArray[Any]]]:
         with open(path, "rb", buffering=0, opener=_open_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise FormatError(f"expected a snapshot in a regular file, got {_kind(found.st_mode)}")
+                raise FormatError(f"expected a snapshot in a regular file, got {kind_of(found.st_mode)}")
             return _read(file, found.st_size, max_setup)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None

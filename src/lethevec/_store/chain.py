@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import sqlite3
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -16,6 +15,7 @@ from .._forgetting.keys import KeyRing, key_id
 from .._forgetting.receipts import GENESIS_PREVIOUS, Receipt
 from ..errors import FormatError, KeysError, ReceiptError
 from .connection import translated
+from .forking import ProcessLock
 
 __all__ = ["Chain", "Database", "current_key"]
 
@@ -34,7 +34,7 @@ class Database(Protocol):
         ...
 
     @property
-    def guard(self) -> threading.RLock:
+    def guard(self) -> ProcessLock:
         """Who holds it uses the connection."""
         ...
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .._durable import sync_folder
+from .._durable import open_regular, sync_folder
 from ..errors import FileError, IncompleteWriteError
 
 __all__ = ["building", "remove_unfinished"]
@@ -87,7 +87,7 @@ def remove_unfinished(database: Path) -> int:
 def _remove(note: Path, token: str) -> bool:
     """Remove what one note names, and the note; not if somebody is still copying, or has just finished."""
     try:
-        lock = os.open(note, os.O_RDONLY | os.O_CLOEXEC)
+        lock = open_regular(note, os.O_RDONLY)
     except FileNotFoundError:
         return False
     except OSError as error:

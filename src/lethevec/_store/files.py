@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._durable import kind_of, open_regular
 from ..errors import FileError
 
 __all__ = ["CATALOG", "FileSource", "RawFile", "StoreFiles", "sync_file"]
@@ -63,6 +65,19 @@ class StoreFiles:
         """A new database until it is complete."""
         return self._beside("-new")
 
+    def refuse_special(self) -> None:
+        """Refuse links, devices and the like in place of a file that SQLite opens: it would follow them."""
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path = self._beside(suffix)
+            try:
+                found = os.lstat(path)
+            except OSError:
+                continue  # none there, or none that can be looked at: whoever opens it will say so
+            if not stat.S_ISREG(found.st_mode):
+                raise FileError(f"{path}: expected a regular file or none, got {kind_of(found.st_mode)}")
+            if suffix and found.st_nlink > 1:
+                raise FileError(f"{path}: expected a regular file or none, got one with several names")
+
     def searchable(self) -> list[Path]:
         """Every file that could hold a record, as far as they exist. SQLite's `-shm` holds page numbers only."""
         names = ("", "-wal", "-journal", "-new", "-new-journal", "-reserve", "-lock", "-keys", "-keys.new")
@@ -87,19 +102,26 @@ _entries: dict[tuple[int, int], _Entry] = {}
 _guard = threading.Lock()
 
 
+def forget_descriptors() -> None:
+    """In a forked child: what is noted here is the parent's, and a thread of the parent may have been at it."""
+    global _guard
+    _guard = threading.Lock()
+    _entries.clear()
+
+
 class RawFile:
     """A database's bytes beside SQLite. Make it before the connection, `close` it after."""
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
         """Open the file; a missing one is a `FileError`."""
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        flags = os.O_RDWR if writable else os.O_RDONLY
         with _guard:
             try:
-                status = os.stat(path)
+                status = os.lstat(path)
                 self._key = (status.st_dev, status.st_ino)
                 entry = _entries.get(self._key) or _Entry()
                 if flags not in entry.descriptors:
-                    entry.descriptors[flags] = os.open(path, flags)
+                    entry.descriptors[flags] = open_regular(path, flags)
             except OSError as error:
                 raise FileError(f"{path}: could not be opened: {error}") from error
             _entries[self._key] = entry
@@ -114,7 +136,9 @@ class RawFile:
             return
         self._open = False
         with _guard:
-            entry = _entries[self._key]
+            entry = _entries.get(self._key)
+            if entry is None:  # in a forked child, whose parent goes on with it
+                return
             entry.users -= 1
             if entry.users == 0:
                 for descriptor in entry.descriptors.values():

@@ -10,7 +10,9 @@ import fcntl
 import os
 from pathlib import Path
 
+from .._durable import open_regular
 from ..errors import FileError, StoreLockedError
+from .forking import watch_lock
 
 __all__ = ["WriterLock"]
 
@@ -21,7 +23,7 @@ class WriterLock:
     def __init__(self, path: Path) -> None:
         """Take the lock, or say who has it."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, alone=True)
         except OSError as error:
             raise FileError(
                 f"{path}: a writer needs its lock file, which could not be made: {error}; read_only=True needs none"
@@ -38,10 +40,17 @@ class WriterLock:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         self._descriptor: int | None = descriptor
+        watch_lock(self)
 
     def release(self) -> None:
         """Let the next writer in."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def drop(self) -> None:
+        """In a forked child: let go of the descriptor, which would keep the lock when the parent has ended."""
+        if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -16,6 +16,7 @@ from .configuration import draws_key, new_configuration, read_configuration
 from .copying import remove_unfinished
 from .erasing import Eraser
 from .files import CATALOG, StoreFiles
+from .forking import refuse_lost
 from .lock import WriterLock
 from .schema import new_database
 from .session import Session
@@ -38,6 +39,8 @@ def open_session(
 ) -> tuple[Session, WriterLock | None]:
     """Open or create the store at a path. A writer gets its lock; a reader creates nothing."""
     files = StoreFiles(Path(path))
+    refuse_lost(files.database)
+    files.refuse_special()
     if not read_only:
         if not files.database.parent.is_dir():
             raise FileError(f"{files.database.parent}: expected a folder to put the store in, got none")

@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._durable import open_regular
 from .._progress import Progress
-from ..errors import FormatError, UnsupportedError
+from ..errors import FileError, FormatError, UnsupportedError
 from .files import RawFile
 
 __all__ = ["Header", "WalState", "owner", "read_header", "scrub", "unused_ranges", "wal_state"]
@@ -71,9 +72,11 @@ def wal_state(path: Path, *, with_pages: bool = True) -> WalState:
     Unlike the database, the log carries no locks, so it may be opened and closed at will.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
         return WalState()
+    except OSError as error:
+        raise FileError(f"{path}: SQLite's log could not be read: {error}") from error
     try:
         size = os.fstat(descriptor).st_size
         head = os.pread(descriptor, _WAL_HEADER, 0)

@@ -9,7 +9,10 @@ as a whole.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+
+from .._durable import open_regular
 
 __all__ = ["Reserve"]
 
@@ -28,10 +31,11 @@ class Reserve:
     def ensure(self) -> None:
         """Make it if it is not there and there is space."""
         try:
-            if self._path.exists() and self._path.stat().st_size == self._size:
-                return
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = open_regular(self._path, os.O_WRONLY | os.O_CREAT, alone=True)
             try:
+                if os.fstat(descriptor).st_size == self._size:
+                    return
+                os.ftruncate(descriptor, 0)
                 # Written, not just promised: macOS has no posix_fallocate, and some file systems do not keep its word.
                 written = 0
                 while written < self._size:
@@ -44,8 +48,10 @@ class Reserve:
     def release(self) -> bool:
         """Give the space up; whether there was any."""
         try:
-            size = self._path.stat().st_size
+            status = self._path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                return False  # not ours
             self._path.unlink()
         except OSError:
             return False
-        return size > 0
+        return status.st_size > 0

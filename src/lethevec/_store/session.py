@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from ..errors import FileError, IncompleteWriteError, UnsupportedError
 from .checkpoint import BusyError, Checkpointer
 from .connection import connect, pragma, translated, use_wal
 from .files import RawFile, StoreFiles
+from .forking import ProcessLock, watch
 from .pages import wal_state
 from .plain import PlainTables
 from .schema import State, check_header, check_not_truncated, check_version, read_state, vault_of
@@ -66,7 +66,7 @@ class Session:
         self.path = files.database
         self.read_only = read_only
         self.timeout = timeout
-        self.guard = threading.RLock()
+        self.guard = ProcessLock()
         self.closed = False
         self.undone = 0  # how many transactions were rolled back
         self.participants: list[Participant] = []
@@ -94,6 +94,7 @@ class Session:
         self.participants.append(self.tables)
         self.checkpointer = Checkpointer(self.connection, self.raw, files, self.page_size)
         self.checkpointer.everything = self._state.unscrubbed or bool(wal_state(files.wal, with_pages=False).size)
+        watch(self)
 
     def _mode(self) -> str:
         if not self.read_only:
@@ -265,8 +266,27 @@ class Session:
         if self._transaction is not None:
             raise UnsupportedError(f"{call}: expected no transaction under way, got a call inside of one")
 
+    @property
+    def between_transactions(self) -> bool:
+        """Whether its connection can be closed without undoing anything."""
+        return self.closed or not self.connection.in_transaction
+
+    def let_go(self) -> None:
+        """In a forked child: give up what would keep other writers out when the parent has ended."""
+        self.closed = True
+        self.tables.close()
+
+    def drop(self) -> None:
+        """In a forked child: close the connection. The parent has all locks, so this changes nothing."""
+        self.connection.close()
+
     def close(self) -> None:
-        """Close the connection, leaving an empty, scrubbed log if nobody is in the way. Safe to call twice."""
+        """Close the connection, leaving an empty, scrubbed log if nobody is in the way. Safe to call twice.
+
+        In a forked child there is nothing to do.
+        """
+        if self.guard.inherited:
+            return
         with self.guard:
             if self.closed:
                 return

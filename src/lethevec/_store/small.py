@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..errors import FileError, FormatError, IncompleteWriteError, UnsupportedEr
 from .checkpoint import BusyError, Checkpointer
 from .connection import connect, pragma, translated, use_wal
 from .files import RawFile, StoreFiles
+from .forking import ProcessLock, refuse_lost, watch
 from .pages import read_header, wal_state
 
 __all__ = ["SmallDatabase"]
@@ -30,8 +30,10 @@ class SmallDatabase:
         self.path = path
         self.read_only = read_only
         self.closed = False
-        self.guard = threading.RLock()
+        self.guard = ProcessLock()
         self._files = StoreFiles(path)
+        refuse_lost(path)
+        self._files.refuse_special()
         self._raw = RawFile(path, writable=not read_only)
         try:
             header = read_header(self._raw)
@@ -57,6 +59,7 @@ class SmallDatabase:
         except BaseException:
             self._raw.close()
             raise
+        watch(self)
 
     @staticmethod
     def create(path: Path, application: int, version: int, tables: str) -> None:
@@ -130,8 +133,23 @@ class SmallDatabase:
             folder = self.path.parent
             raise UnsupportedError(f"{folder}: expected a folder opened for writing, got one with read_only=True")
 
+    @property
+    def between_transactions(self) -> bool:
+        """Whether its connection can be closed without undoing anything."""
+        return self.closed or not self.connection.in_transaction
+
+    def let_go(self) -> None:
+        """In a forked child: it is closed."""
+        self.closed = True
+
+    def drop(self) -> None:
+        """In a forked child: close the connection. The parent has all locks, so this changes nothing."""
+        self.connection.close()
+
     def close(self) -> None:
-        """Close the file, with an empty log if nobody is in the way. Safe to call twice."""
+        """Close the file, with an empty log if nobody is in the way. Safe to call twice, and in a forked child."""
+        if self.guard.inherited:
+            return
         with self.guard:
             if self.closed:
                 return

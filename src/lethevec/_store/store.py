@@ -456,7 +456,9 @@ class Store:
     # --- The end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what can be finished, and close. Safe to call twice."""
+        """Finish what can be finished, and close. Safe to call twice. In a forked child there is nothing to do."""
+        if self._session.guard.inherited:
+            return
         with self._session.guard:
             self._session.require_no_transaction("close")
             try:

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from .._durable import sync_folder
+from .._durable import open_regular, sync_folder
 from ..errors import FileError, IncompleteWriteError, KeysError, StoreLockedError
 from .files import sync_file
 
@@ -48,7 +48,7 @@ class Vault:
         self.path = path
         self._dirty = False
         try:
-            self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            self._descriptor = open_regular(path, os.O_RDWR if writable else os.O_RDONLY)
         except FileNotFoundError:
             raise KeysError(
                 f"{path}: expected the vault with the keys of the records, got nothing there; keys= says where it is, "
