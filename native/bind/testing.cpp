@@ -51,11 +51,11 @@ void bind_testing(nb::module_& module) {
 
     testing.def(
         "scan_plan",
-        [](int64_t records, int64_t k, double effort, bool staged) {
-            const ScanPlan plan = plan_scan(records, k, effort, staged);
+        [](int64_t records, int64_t allowed, int64_t k, double effort, bool staged) {
+            const ScanPlan plan = plan_scan(records, allowed, k, effort, staged);
             return std::make_tuple(plan.reference, plan.survivors, plan.rank);
         },
-        "records"_a, "k"_a, "effort"_a, "staged"_a, "How much a search that scans looks at.");
+        "records"_a, "allowed"_a, "k"_a, "effort"_a, "staged"_a, "How much a search that scans looks at.");
 
     testing.def(
         "activate",

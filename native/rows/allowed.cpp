@@ -9,8 +9,9 @@ size_t blocks_of(const Rows& rows) { return static_cast<size_t>(rows.chunks() * 
 }  // namespace
 
 Allowed::Allowed(const Rows& rows, int64_t shown, const int64_t* ids, int64_t n)
-    : rows_(rows), masks_(blocks_of(rows), 0) {
+    : rows_(rows), shown_(shown), masks_(blocks_of(rows), 0) {
     for (int64_t i = 0; i < n; ++i) {
+        rows.ask_for(ids, i, n);
         const uint32_t row = rows.find(ids[i]);
         if (row >= shown) continue;
         uint32_t& mask = masks_[row / BLOCK];
@@ -18,6 +19,22 @@ Allowed::Allowed(const Rows& rows, int64_t shown, const int64_t* ids, int64_t n)
         count_ += (mask & bit) == 0;
         mask |= bit;
     }
+    forget_full_masks();
+}
+
+Allowed::Allowed(const Rows& rows, int64_t shown, const std::vector<uint64_t>& bits)
+    : rows_(rows), shown_(shown), masks_(blocks_of(rows), 0) {
+    static_assert(BLOCK == 32, "a word of 64 bits has those of two blocks");
+    for (size_t w = 0; w < bits.size(); ++w) {
+        count_ += __builtin_popcountll(bits[w]);
+        if (2 * w < masks_.size()) masks_[2 * w] = static_cast<uint32_t>(bits[w]);
+        if (2 * w + 1 < masks_.size()) masks_[2 * w + 1] = static_cast<uint32_t>(bits[w] >> 32);
+    }
+    forget_full_masks();
+}
+
+void Allowed::forget_full_masks() {
+    if (count_ == shown_) masks_.clear();
 }
 
 std::vector<uint32_t> Allowed::all_masks() const {

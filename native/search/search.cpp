@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "memory/wipe.h"
+#include "search/direct.h"
 
 namespace lethevec {
 
@@ -31,6 +32,15 @@ std::size_t Search::Memory::longest() const { return std::max(sought[0].candidat
 
 void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances) {
     const Scope scope = {rows_, allowed_, k, effort};
+    if (!allowed_.all() && allowed_.count() <= direct_rows(allowed_.shown(), k, effort)) {
+        Sought& sought = memory_->sought[0];
+        for (int64_t i = 0; i < n; ++i) {
+            look_directly(x + i * of_.encoder.dim, sought);
+            collect(sought, k);
+            answer(k, ids + i * k, distances + i * k);
+        }
+        return;
+    }
     const int64_t together = of_.source.queries_together(rows_);
     for (int64_t from = 0; from < n; from += together) {
         const int64_t some = std::min(together, n - from);
@@ -56,10 +66,7 @@ void Search::within(const float* x, float radius, std::vector<Hit>& hits) {
     Sought& sought = memory_->sought[0];
     Candidates& found = sought.candidates;
     if (keeps_vectors_) {
-        prepare_vector(sought.query, of_.metric, of_.encoder.dim, x);
-        found.clear();
-        allowed_.each([&](uint32_t row) { found.rows.push_back(row); });
-        rerank(sought);
+        look_directly(x, sought);
     } else {
         prepare(x, sought);
         work_ += of_.source.everything({rows_, allowed_, 0, 1.0}, radius, sought);
@@ -68,6 +75,19 @@ void Search::within(const float* x, float radius, std::vector<Hit>& hits) {
     for (size_t i = 0; i < found.rows.size(); ++i)
         if (found.distances[i] <= radius) hits.emplace_back(found.distances[i], rows_.id(found.rows[i]));
     std::sort(hits.begin(), hits.end());
+}
+
+void Search::look_directly(const float* x, Sought& sought) {
+    if (!keeps_vectors_) {
+        prepare(x, sought);
+        work_ += of_.source.everything({rows_, allowed_, 0, 1.0}, FARTHEST, sought);
+        return estimate(sought);
+    }
+    prepare_vector(sought.query, of_.metric, of_.encoder.dim, x);
+    sought.candidates.clear();
+    sought.candidates.rows.reserve(static_cast<size_t>(allowed_.count()));
+    allowed_.each([&](uint32_t row) { sought.candidates.rows.push_back(row); });
+    rerank(sought);
 }
 
 void Search::prepare(const float* x, Sought& sought) const {

@@ -44,6 +44,8 @@ private:
         std::vector<Hit> hits;
     };
 
+    // The rows that may be found, one by one, without the source's help.
+    void look_directly(const float* x, Sought& sought);
     // The stages, in their order.
     void prepare(const float* x, Sought& sought) const;
     void filter(Sought& sought);

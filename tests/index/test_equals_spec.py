@@ -80,9 +80,10 @@ def test_the_plan_prunes_at_the_size_above(tools):
 )
 @pytest.mark.parametrize("planes", [1, 2])
 def test_the_plan_is_the_specs(records, k, effort, planes):
-    expected = reference.scan_plan(records, k, effort, staged=planes > 1)
-    got = core.testing.scan_plan(records, k, effort, planes > 1)
-    assert got == (expected.reference, expected.survivors, expected.rank)
+    for allowed in (records, -(-records // 3)):
+        expected = reference.scan_plan(records, k, effort, staged=planes > 1, allowed=allowed)
+        got = core.testing.scan_plan(records, allowed, k, effort, planes > 1)
+        assert got == (expected.reference, expected.survivors, expected.rank)
 
 
 # Blocks of 32 records, groups of 4 blocks, chunks of 4,096 rows for short records.

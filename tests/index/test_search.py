@@ -103,16 +103,6 @@ def test_a_filter_equals_the_spec_on_the_subset(tools, isa, made, share):
         assert tools.same_floats(by_ids.distances, by_mask.distances)
 
 
-def test_a_filter_equals_an_index_of_the_subset(tools, arguments, made):
-    index, oracle = made
-    some = slice(100, 700)
-    small = tools.build(arguments, oracle.x[some], oracle.ids[some])
-    a = index.search(oracle.x[:3], k=5, effort=0.3, allow=oracle.ids[some])
-    b = small.search(oracle.x[:3], k=5, effort=0.3)
-    np.testing.assert_array_equal(a.ids, b.ids)
-    assert tools.same_floats(a.distances, b.distances)
-
-
 def test_unknown_and_repeated_ids_in_a_filter(made):
     index, oracle = made
     known = oracle.ids[:2].tolist()

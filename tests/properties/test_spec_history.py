@@ -89,8 +89,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 SIZES = st.sampled_from([1, 1, 2, 5, 31, 33, 100])
 SCALES = st.sampled_from([1e-4, 0.3, 1.0, 1.0, 1.1, 30.0, 1e5])
 SEEDS = st.integers(0, 2**32 - 1)
-#: (k, effort, whether only some records are allowed): some prune, some look at everything.
-QUESTIONS = ((1, 0.05, False), (3, 0.3, False), (10, 1.0, True), (4, 1e6, False))
+#: (k, effort, which part of the records is allowed): some prune, some look at everything.
+QUESTIONS = ((1, 0.05, 1.0), (3, 0.3, 1.0), (10, 1.0, 0.2), (2, 0.3, 0.6), (4, 1e6, 1.0))
 
 
 class BothIndexes(RuleBasedStateMachine):
@@ -192,7 +192,10 @@ class BothIndexes(RuleBasedStateMachine):
         if len(self.spec) and self.index.config.keep_vectors:
             queries[1] = self.spec.state.vectors[0]
         some = self.some(self.drawn, 40) if len(self.spec) else np.array([5])
-        asked = [(k, effort, some if limited else None) for k, effort, limited in QUESTIONS]
+        asked = [
+            (k, effort, None if part == 1 else self.some(self.drawn, round(part * len(self.spec))))
+            for k, effort, part in QUESTIONS
+        ]
         expected = [self.spec.search(queries, k, effort=effort, allow=allow) for k, effort, allow in asked]
         near = expected[-1][1][:, 2]  # a distance that occurs, where there are as many records
         radius = float(near[0]) if np.isfinite(near[0]) else 1.0

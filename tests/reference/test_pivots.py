@@ -3,7 +3,6 @@ force; and what the words promise: no order matters, and more effort never drops
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from itertools import pairwise
 
@@ -479,10 +478,11 @@ def test_the_plan_grows_with_effort(records, allowed, cells):
         plans = [reference.pivot_plan(records, allowed, cells, 40, k, effort) for effort in EFFORTS]
         assert len({(plan.first, plan.reference) for plan in plans}) == 1
         for less, more in pairwise(plans):
-            for name in ("probed", "few", "errors"):
+            for name in ("probed", "per_first", "few", "errors"):
                 assert getattr(less, name) <= getattr(more, name)
         for plan in plans:
-            assert all(isinstance(value, int) for value in dataclasses.astuple(plan)[:-1])
+            whole = (plan.first, plan.probed, plan.reference, plan.few)
+            assert all(isinstance(value, int) for value in whole)
             assert 1 <= plan.probed <= cells
             assert k <= plan.reference <= plan.first
             assert k <= plan.few

@@ -78,7 +78,7 @@ public:
         : pivots_(pivots),
           cells_(pivots.cells_),
           rows_(scope.rows),
-          masks_(scope.allowed.masks()),
+          allowed_(scope.allowed),
           plan_(plan),
           query_(query),
           d_(pivots.d_),
@@ -132,7 +132,9 @@ private:
 
     // About how many cells it takes to see the first rows, and some more: where they do not do, more have to be put in
     // order.
-    int64_t likely_first() const { return 4 + 3 * plan_.first * cells_.filled() / (2 * pivots_.filed_); }
+    int64_t likely_first() const {
+        return 4 + 3 * plan_.first * cells_.filled() / (2 * std::min(allowed_.count(), pivots_.filed_));
+    }
 
     float base_of(uint32_t c) const {
         const float* origin = pivots_.origins_.row(c);
@@ -142,14 +144,14 @@ private:
     // The pairs of the cells in the order in which they are looked into, and the distances of their origins.
     void find_path(CellOrder& order) {
         constexpr int64_t AHEAD = 8;
-        const int64_t sure = std::min(plan_.probed, order.size());
+        int64_t probed = plan_.probed, sure = std::min(probed, order.size());
         bases_.reserve(static_cast<size_t>(sure));
         // As if cells were of one size, and some more.
         const int64_t usual = pivots_.filed_ / (cells_.filled() * PAIR) + 2;
         pairs_.reserve(static_cast<size_t>(usual * sure + CELL_AHEAD));
         // A list is two steps away: its head, then where that points to.
         for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
-        for (int64_t g = 0; g < order.size() && (g < plan_.probed || first_rows_ < plan_.first); ++g) {
+        for (int64_t g = 0; g < order.size() && (g < probed || first_rows_ < plan_.first); ++g) {
             ask_for_cell(order, g, sure, AHEAD);
             // Only the first cells are told from the others.
             const bool first = first_rows_ < plan_.first;
@@ -158,7 +160,13 @@ private:
             bases_.push_back(base_of(c));
             if (!first) continue;
             first_pairs_ = pairs_.size();
-            first_rows_ = seen_;
+            first_rows_ += allowed_.all() ? cells_.size(c) : mask(c);
+            // Where the rows that may be found are far from the query, more cells are looked into.
+            const auto more = static_cast<int64_t>(
+                std::min(std::ceil(static_cast<double>(g + 1) * plan_.per_first), static_cast<double>(order.size())));
+            if (first_rows_ < plan_.first || more <= probed) continue;
+            probed = sure = more;
+            order.widen(g + 1, probed);
         }
         for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs_.push_back(pairs_.back());
     }
@@ -183,22 +191,21 @@ private:
             *to++ = {cells_.scanned(run) + inside / PAIR * stride, (run << shift) + static_cast<uint32_t>(inside),
                      group, static_cast<uint32_t>(std::min(size - from, PAIR))};
         }
-        seen_ += masks_.empty() ? size : mask(c);
+        seen_ += size;
     }
 
-    // The masks of a cell's blocks, and how many rows they let pass.
+    // The masks of the blocks of one of the first cells, and how many rows they let pass.
     int64_t mask(uint32_t c) {
         int64_t count = 0;
         for (uint32_t slot = 0; slot < cells_.size(c); ++slot) {
-            if (slot % BLOCK == 0) path_masks_.push_back(0);
+            if (slot % BLOCK == 0) first_masks_.push_back(0);
             const uint32_t row = cells_.row(c, slot);
-            const uint32_t bit = masks_[row / BLOCK] >> (row % BLOCK) & 1;
-            path_masks_.back() |= bit << (slot % BLOCK);
+            const uint32_t bit = allowed_.has(row) ? 1 : 0;
+            first_masks_.back() |= bit << (slot % BLOCK);
             count += bit;
         }
         return count;
     }
-    const uint32_t* path_masks() const { return masks_.empty() ? nullptr : path_masks_.data(); }
 
     // How far the k-th neighbour is at most, by the codes of the best rows of the first cells, which are then in best_.
     void find_limit(int64_t wanted) {
@@ -207,8 +214,9 @@ private:
         float* near = arena_.take<float>(all);
         limits_.resize(bases_.size());
         for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
-        const int64_t n = kernels_.score_cells(first_.view, pairs_.data(), static_cast<int64_t>(first_pairs_),
-                                               limits_.data(), path_masks(), best_.all(), near);
+        const int64_t n =
+            kernels_.score_cells(first_.view, pairs_.data(), static_cast<int64_t>(first_pairs_), limits_.data(),
+                                 allowed_.all() ? nullptr : first_masks_.data(), best_.all(), near);
         const float threshold = kernels_.largest(near, n, std::min(plan_.reference, n));
         best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
         lifts_.resize(bases_.size());
@@ -229,24 +237,22 @@ private:
         }
     }
 
-    // All rows of the path, by one plane and then by all. The rest of a row's code is asked for when its first plane
+    // All rows of the path, by one plane and then by all, and only then by whether they may be found: a row's number
+    // lies with the rest of its code. The rest of a row's code is asked for when its first plane
     // has passed, and read when the pairs after it have been scanned: later still, those would have driven it out of
     // the cache again.
     int64_t judge(std::vector<uint32_t>& found) {
         constexpr size_t TOGETHER = 16;
         const size_t count = pairs_.size() - CELL_AHEAD;
         Kept kept(cells_, arena_);
-        const uint32_t* masks = path_masks();
         distances_.resize(0);
         size_t asked = 0;  // before the pairs that were scanned last
         for (size_t at = 0; at < count; at += TOGETHER) {
             const size_t some = std::min(TOGETHER, count - at), before = kept.size();
             kept.add(kernels_.scan_cells(first_.view, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(),
-                                         masks, kept.room(some * static_cast<size_t>(PAIR))));
+                                         nullptr, kept.room(some * static_cast<size_t>(PAIR))));
             refine(kept, asked);
             asked = before;
-            if (masks)
-                for (size_t i = 0; i < some; ++i) masks += (pairs_[at + i].rows + BLOCK - 1) / BLOCK;
         }
         refine(kept, kept.size());
         // First without a branch: which ones are near enough cannot be predicted.
@@ -259,6 +265,7 @@ private:
         found.reserve(found.size() + n);
         for (size_t i = 0; i < n; ++i) {
             const uint32_t row = kept.row(near[i]);
+            if (!allowed_.has(row)) continue;
             found.push_back(row);
             ask_for(rows_.vector(row), 4 * d_);
         }
@@ -295,7 +302,7 @@ private:
     const Pivots& pivots_;
     const Cells& cells_;
     const Rows& rows_;
-    const std::vector<uint32_t>& masks_;
+    const Allowed& allowed_;
     const Plan& plan_;
     const float* query_;
     const int64_t d_;
@@ -312,7 +319,7 @@ private:
     ArenaList<CellPair> pairs_{arena_};
     size_t first_pairs_ = 0;                          // those of the first cells,
     int64_t first_rows_ = 0;                          // and their rows that may be found
-    std::vector<uint32_t> path_masks_;                // of their blocks
+    std::vector<uint32_t> first_masks_;               // of their blocks
     ArenaList<float> bases_{arena_}, lifts_{arena_};  // of every group
     ArenaList<CellLimit> limits_{arena_};
     ArenaList<float> distances_{arena_};  // of what was refined last

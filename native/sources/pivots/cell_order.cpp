@@ -22,6 +22,17 @@ CellOrder::CellOrder(const float* keys, const Cells& cells, const Centres& centr
       wanted_(std::min(std::max(probed_, first), size())),
       arena_(arena),
       order_(arena) {
+    choose_and_sort();
+}
+
+void CellOrder::widen(int64_t used, int64_t probed) {
+    probed_ = std::min(probed, size());
+    first_ = used;
+    wanted_ = std::max(probed_, first_);
+    choose_and_sort();
+}
+
+void CellOrder::choose_and_sort() {
     choose();
     // Those after the first need no order, but which ones they are must be certain: it is not where there are too many.
     if (count() == probed_ && first_ < probed_)
@@ -45,6 +56,7 @@ void CellOrder::choose() {
     int64_t count = 0;
     if (wanted_ < size()) {
         count = active().choose_cells(keys_, cells_.sizes(), n, wanted_, chosen);
+        if (count > wanted_) count = keep_best(chosen, count);
     } else {
         for (int64_t c = 0; c < n; ++c) {
             chosen[static_cast<size_t>(count)] = static_cast<uint32_t>(c);
@@ -53,6 +65,19 @@ void CellOrder::choose() {
     }
     order_.resize(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) order_[static_cast<size_t>(i)] = number_of(keys_[chosen[i]], chosen[i]);
+}
+
+// Of some cells the best `wanted`, and those with the same key as the last of them; returns how many.
+int64_t CellOrder::keep_best(uint32_t* chosen, int64_t count) {
+    float* keys = arena_.take<float>(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) keys[i] = keys_[chosen[i]];
+    const float least = active().largest(keys, count, wanted_);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        chosen[kept] = chosen[i];
+        kept += keys[i] >= least;
+    }
+    return kept;
 }
 
 // The best `first`, and those with the same key as the last of them, come to the front.

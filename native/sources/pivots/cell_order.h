@@ -17,6 +17,8 @@ public:
     CellOrder(const float* keys, const Cells& cells, const Centres& centres, int64_t probed, int64_t first,
               Arena& arena);
     int64_t size() const { return cells_.filled(); }
+    // More will be asked for than was said: `probed`. Those up to `used` were, in their order.
+    void widen(int64_t used, int64_t probed);
     // The i-th best.
     uint32_t at(int64_t i) {
         while (i >= sorted_) extend();
@@ -29,7 +31,9 @@ public:
 private:
     int64_t count() const { return static_cast<int64_t>(order_.size()); }
     void extend();
+    void choose_and_sort();
     void choose();
+    int64_t keep_best(uint32_t* chosen, int64_t count);
     void sort_first();
     void sort(int64_t n);
     uint64_t number_of(float key, uint32_t c) const;
@@ -37,7 +41,7 @@ private:
     const float* keys_;
     const Cells& cells_;
     const Centres& centres_;
-    const int64_t probed_, first_;
+    int64_t probed_, first_;
     int64_t wanted_;
     Arena& arena_;
     ArenaList<uint64_t> order_;  // of the best cells: the key turned round, then the cell

@@ -94,8 +94,9 @@ SearchWork nearest_by_hamming(const Scope& scope, Sought* sought, int64_t n) {
     const int64_t most = n > HAMMING_QUERIES ? std::max<int64_t>(1, TILE_BYTES / tile_bytes) : LONG_TILE;
     // Where there are vectors to look at after the codes, more than k rows go on.
     const int64_t allowed = scope.allowed.count();
-    const int64_t want =
-        rows.layout().dim > 0 ? plan_scan(allowed, scope.k, scope.effort, false).survivors : std::min(scope.k, allowed);
+    const int64_t want = rows.layout().dim > 0
+                             ? plan_scan(scope.allowed.shown(), allowed, scope.k, scope.effort, false).survivors
+                             : std::min(scope.k, allowed);
     std::vector<Reservoir> reservoirs(static_cast<size_t>(n), Reservoir(want));
     Wiped<uint32_t> codes(n * words);
     write_codes(sought, n, words, codes.at(0));

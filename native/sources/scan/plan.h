@@ -23,11 +23,11 @@ struct ScanPlan {
     int64_t rank;       // place in the reference set whose second-stage key is the threshold
 };
 
-// `staged` says that there are bits after the first stage's.
-inline ScanPlan plan_scan(int64_t records, int64_t k, double effort, bool staged) {
-    const double n = static_cast<double>(records), wanted = static_cast<double>(k);
+// `staged` says that there are bits after the first stage's; only `allowed` of the records may be found.
+inline ScanPlan plan_scan(int64_t records, int64_t allowed, int64_t k, double effort, bool staged) {
+    const double n = static_cast<double>(records), most = static_cast<double>(allowed), wanted = static_cast<double>(k);
     const auto count = [&](double number) {
-        return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, n)), n)));
+        return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, most)), most)));
     };
     if (!staged) {
         const int64_t all = count(effort * SCAN_ALONE.count(n, wanted));

@@ -29,7 +29,7 @@ Scan::Query::Query(const Scope& scope, Sought& sought)
 
 SearchWork Scan::Query::find_nearest() {
     const bool staged = rows_.layout().tail_words > 0, keeps_vectors = rows_.layout().dim > 0;
-    const ScanPlan plan = plan_scan(scope_.allowed.count(), scope_.k, scope_.effort, staged);
+    const ScanPlan plan = plan_scan(scope_.allowed.shown(), scope_.allowed.count(), scope_.k, scope_.effort, staged);
     find_survivors(plan);
     if (staged && keeps_vectors) found_.rank = plan.rank;
     if (staged || !keeps_vectors) write_partial();

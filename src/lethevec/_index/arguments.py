@@ -5,6 +5,7 @@ Every call checks all of its arguments here before it changes anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,12 @@ def refuse_wide(queries: int, longest: int) -> None:
         )
 
 
-def as_allowed(allow: object, ids: I64) -> I64:
-    """The ids that a filter lets through; it is a list of ids, or a mask with a boolean for each of `ids`."""
+def as_allowed(allow: object, all_ids: Callable[[], I64]) -> I64:
+    """The ids that a filter lets through; it is a list of ids, or a mask with a boolean for each of `all_ids`."""
     mask = read_array(allow, "allow")
     if mask.dtype != np.bool_:
         return as_ids(mask, name="allow")
+    ids = all_ids()
     if mask.shape != ids.shape:
         raise IdError(f"allow: expected a mask with one boolean for each of the {len(ids)} ids, got {mask.shape}")
     return np.ascontiguousarray(ids[mask])

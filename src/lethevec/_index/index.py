@@ -387,7 +387,7 @@ class Index:
         k = as_k(k, len(q), len(self))
         effort = positive("effort", effort)
         workers = resolve_threads(threads)
-        allowed = None if allow is None else as_allowed(allow, self.ids())
+        allowed = None if allow is None else as_allowed(allow, self.ids)
         ids = np.empty((len(q), k), dtype=np.int64)
         distances = np.empty((len(q), k), dtype=np.float32)
         done = self._records.native.search(q, k, effort, allowed, workers, ids, distances)
@@ -406,7 +406,7 @@ class Index:
         """
         q = self._as_queries(queries)
         radius = real("radius", radius)
-        allowed = None if allow is None else as_allowed(allow, self.ids())
+        allowed = None if allow is None else as_allowed(allow, self.ids)
         native = self._records.native
         found = [native.search_radius(query, radius, allowed) for query in q]
         longest = max(len(answers) for answers, _ in found)

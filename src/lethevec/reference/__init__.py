@@ -15,6 +15,7 @@ tests hold it to that. It is slow, and meant to be read. In this order, each mod
 | `norm_grid` | the mean norm that sets the gain of USR |
 | `ranking` | a query against codes, in whole numbers; true distances; the order of answers |
 | `encoder` | a family with its parameters: a vector to its code, a query made ready |
+| `allowing` | which way is taken when only some records may be found |
 | `scan` | candidates from all codes |
 | `tables` | candidates from hash tables |
 | `pivots`, `pivot_search` | candidates from a partition by pivots |
@@ -24,6 +25,7 @@ tests hold it to that. It is slow, and meant to be read. In this order, each mod
 """
 
 from .activation import tanh
+from .allowing import direct_rows
 from .codes import asymmetric, hamming, pack, unpack, unpack_bits
 from .constants import TANH_ERROR
 from .digest import (
@@ -137,6 +139,7 @@ __all__ = [
     "configuration_json",
     "default_pivot_key",
     "digest_of_state",
+    "direct_rows",
     "directions",
     "dot",
     "expand",

@@ -47,6 +47,13 @@ NORM_FRACTION_BITS = 6
 GAIN_STEPS_PER_OCTAVE = 4
 GAIN_LOWEST_STEP = -59 * GAIN_STEPS_PER_OCTAVE
 
+# --- Only some records ------------------------------------------------------------------------------------------------
+
+#: At effort 1, all of the rows that may be found are compared with the query, without a source, where there are no more
+#: of them than this: a number, so many for each of the k neighbours, and one in so many of all records. A true distance
+#: takes as long as 20 to 40 rows of a scan, whatever the dimension (measured).
+DIRECT_ROWS, DIRECT_ROWS_PER_K, DIRECT_ROWS_ONE_IN = 10.0, 3.0, 20.0
+
 # --- Scan ------------------------------------------------------------------------------------------------------------
 
 #: The weights of CHUNK_BITS consecutive bits add up to at most CHUNK_WEIGHT (one byte), and all weights of the first

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .allowing import direct_rows
 from .codes import U8, Bools
 from .constants import PLANES_IN_CELLS
 from .digest import code_record, configuration_json, digest_of_state, multiset_state, vector_record
@@ -158,6 +159,10 @@ class State:
 
     def candidates(self, query: Query, k: int, effort: float, allowed: Bools | None = None) -> I64:
         """The rows whose distance decides on the answer."""
+        if allowed is not None and allowed.all():
+            allowed = None
+        if allowed is not None and allowed.sum() <= direct_rows(len(self.ids), k, effort):
+            return np.flatnonzero(allowed)
         if self.source["name"] == "pivots":
             return pivot_candidates(self.pivots, query.q, k, effort, allowed).rows
         if self.source["name"] == "graph":

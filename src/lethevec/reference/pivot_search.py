@@ -47,31 +47,47 @@ from .vectors import F32, directions, dot, norms, squared_distance
 
 @dataclass(frozen=True)
 class PivotPlan:
-    """Effort decides nothing of the `first` and `reference` rows; cells `probed`, `few` and `errors` grow with it."""
+    """Effort decides nothing of the `first` and `reference` rows; all others grow with it.
+
+    `per_first` cells at least are looked into for each of the first cells. Without a filter it is 0. With one, the
+    first cells are as many as it takes to see some rows that may be found: where these lie far from the query, there
+    are many first cells, and `probed` would be too few.
+    """
 
     first: int
     probed: int
+    per_first: float
     reference: int
     few: int
     errors: float
 
 
 def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
-    """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited.
+    """For `allowed` of `records` in `cells` that are not empty. The fewer are allowed, the more cells are visited, and
+    the larger errors are allowed for: so recall is not below that of a search without a filter (measured, on words and
+    on images, for filters that know nothing of the vectors and for filters that leave only what is far away).
 
     With `probes` 0, how many cells are visited follows from how many there are.
 
     >>> pivot_plan(records=10_000, allowed=10_000, cells=400, probes=0, k=10, effort=1.0)
-    PivotPlan(first=320, probed=100, reference=60, few=40, errors=1.0)
+    PivotPlan(first=320, probed=100, per_first=0.0, reference=60, few=40, errors=1.0)
     """
-    share = records / max(1, allowed)
+    fewer = records / max(1, allowed)
+    more = math.sqrt(fewer) * _eighth_root(fewer)
     probes_at_one = float(probes) if probes else max(LEAST_CELLS, CELLS_PER_ROOT * math.sqrt(cells))
-    first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + records / FIRST_ROWS_ONE_IN)
-    probed = max(1, math.ceil(min(effort * probes_at_one * share, cells)))
+    first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + allowed / FIRST_ROWS_ONE_IN)
+    usual = first * cells / max(1, allowed)
+    per_first = effort * probes_at_one * more / max(1.0, usual) if allowed < records else 0.0
+    probed = max(1, math.ceil(min(effort * probes_at_one * more, cells)))
     reference = math.ceil(LIMIT_ROWS + LIMIT_ROWS_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
     few = math.ceil(max(k, min(growth * (FEW_ROWS + FEW_ROWS_PER_K * k), records)))
-    return PivotPlan(first, probed, reference, few, math.sqrt(math.sqrt(math.sqrt(max(1.0, effort)))))
+    errors = _eighth_root(max(1.0, effort)) * _eighth_root(fewer)
+    return PivotPlan(first, probed, per_first, reference, few, errors)
+
+
+def _eighth_root(number: float) -> float:
+    return math.sqrt(math.sqrt(math.sqrt(number)))
 
 
 # --- Which cells -----------------------------------------------------------------------------------------------------
@@ -128,10 +144,10 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     order = cell_order(pivots, v[: frame.d])
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
     first = min(len(order), int(np.searchsorted(seen, plan.first)) + 1)
-    order = order[: max(first, plan.probed)]
+    order = order[: max(first, plan.probed, math.ceil(min(first * plan.per_first, len(order))))]
     place = np.full(len(cells.ids), -1)
     place[order] = np.arange(len(order))
-    rows = np.flatnonzero(may & (place[pivots.cells_of] >= 0))
+    rows = np.flatnonzero(place[pivots.cells_of] >= 0)
     groups = place[pivots.cells_of[rows]]
 
     # <y, r> is estimated for y = q - origin, or q under ip, where `far` is |y|.
@@ -161,13 +177,13 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
         return bases[groups] + (pivots.biases[rows] - ((start + rest) + lifts[groups]) * pivots.scales[rows])
 
     none = np.zeros(len(order), dtype=np.float32)
-    near = np.where(groups < first, nearness(none) - bases[groups], -np.float32(np.inf))
+    near = np.where((groups < first) & may[rows], nearness(none) - bases[groups], -np.float32(np.inf))
     reference = near >= np.sort(near)[::-1][min(plan.reference, int(seen[first - 1])) - 1]
     plain = distance(none)
     limit = np.sort(plain[reference])[k - 1]
     kept = nearness(reach) >= (bases - limit)[groups]
     # Those that set the limit are kept whatever their first plane says: so there are k at the least.
-    worth = (kept & (distance(lift) <= limit)) | (reference & (plain <= limit))
+    worth = (kept & may[rows] & (distance(lift) <= limit)) | (reference & (plain <= limit))
     return Found(rows[worth], len(rows), int(reference.sum()) + int(kept.sum()))
 
 

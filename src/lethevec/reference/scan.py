@@ -41,8 +41,11 @@ class ScanPlan:
     rank: int
 
 
-def scan_plan(records: int, k: int, effort: float, *, staged: bool) -> ScanPlan:
+def scan_plan(records: int, k: int, effort: float, *, staged: bool, allowed: int | None = None) -> ScanPlan:
     """The numbers for an effort. `staged` says that codes have bits after those of the first stage.
+
+    Where only some records are allowed, as many of them go on as of all records without a filter: so recall is not
+    below what it is without one.
 
     More effort never gives less recall, because what is kept for less effort is kept for more: the first threshold
     falls as `survivors` grows, and the second is read off a reference set that effort does not change, so it falls as
@@ -52,9 +55,10 @@ def scan_plan(records: int, k: int, effort: float, *, staged: bool) -> ScanPlan:
     ScanPlan(reference=248, survivors=496, rank=78)
     """
     n, wanted = float(records), float(k)
+    most = n if allowed is None else float(allowed)
 
     def count(number: float) -> int:
-        return math.ceil(min(max(number, min(wanted, n)), n))
+        return math.ceil(min(max(number, min(wanted, most)), most))
 
     if not staged:
         everything = count(effort * (ONE_STAGE_SHARE * n + ONE_STAGE_PER_K * wanted + ONE_STAGE))
@@ -68,8 +72,6 @@ def scan_plan(records: int, k: int, effort: float, *, staged: bool) -> ScanPlan:
 def scan_candidates(query: Query, records: Records, k: int, effort: float, allowed: Bools | None = None) -> I64:
     """The rows whose distance decides; `allowed` says which rows may be found.
 
-    A scan of some of the records is a scan of an index that holds no others.
-
     >>> codes, ones = np.uint8([[0b000], [0b011], [0b001]]), np.ones(3, dtype=np.float32)
     >>> query = Query(np.ones((1, 3), np.float32), "l2", np.uint8([[0b111]]), ones, first_bits=0, first_weight=1.0)
     >>> scan_candidates(query, Records(np.array([5, 6, 7]), codes, ones, ones, None), k=2, effort=1.0).tolist()
@@ -79,10 +81,12 @@ def scan_candidates(query: Query, records: Records, k: int, effort: float, allow
     among = records.of(rows)
     if query.code is not None:
         keys = code_keys(query, among)
-        n, exact = len(rows), records.vectors is None  # codes alone: their k nearest are the answer
-        return rows[keys >= largest(keys, min(k, n) if exact else scan_plan(n, k, effort, staged=False).survivors)]
+        if records.vectors is None:  # their k nearest are the answer
+            return rows[keys >= largest(keys, min(k, len(rows)))]
+        plan = scan_plan(len(records.ids), k, effort, staged=False, allowed=len(rows))
+        return rows[keys >= largest(keys, plan.survivors)]
     staged = len(query.v) > query.first_bits
-    plan = scan_plan(len(rows), k, effort, staged=staged)
+    plan = scan_plan(len(records.ids), k, effort, staged=staged, allowed=len(rows))
     keys = first_keys(query, among)
     survivors = keys >= largest(keys, plan.survivors)
     if records.vectors is None or not staged:

@@ -72,6 +72,10 @@ class Spec:
 
     def candidates(self, query: F32, k: int, effort: float, allow: I64 | None = None) -> reference.Found:
         allowed = None if allow is None else np.isin(self.ids, allow)
+        if allowed is not None and allowed.all():
+            allowed = None
+        if allowed is not None and allowed.sum() <= reference.direct_rows(len(self.ids), k, effort):
+            return reference.Found(np.flatnonzero(allowed), 0, 0)
         return reference.pivot_candidates(self.made, query[None], k, effort, allowed)
 
 
