@@ -58,7 +58,7 @@ def test_an_old_backup_never_answers_with_a_forgotten_person(filled, folder, tmp
 def test_a_backup_cannot_be_opened_by_itself(filled, tmp_path, residue):
     filled.backup(tmp_path / "backup")
     for options in ({}, {"read_only": True}):
-        with pytest.raises(FileError, match=r"got a backup, which lethevec\.restore"):
+        with pytest.raises(FileError, match=r"got a backup of one; lethevec\.restore"):
             lethevec.connect(tmp_path / "backup", **options)
     assert not list((tmp_path / "backup").glob("*-keys*"))
     with pytest.raises(FileError, match="already"):

@@ -82,7 +82,7 @@ class Database:
         try:
             if origin_of(self._catalog) is not None:
                 raise FileError(
-                    f"{folder}: expected a folder of collections, got a backup of one; lethevec.restore opens it"
+                    f"{folder}: expected a folder of collections, got a backup of one; lethevec.restore brings it back"
                 )
             keys_path = self._catalog.files.keys if keys is None else keys
             self._chain = Chain(self._catalog, keys_path)
