@@ -18,7 +18,7 @@ from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
-    from ._collections import Database, connect, restore
+    from ._collections import Access, Database, Hold, connect, restore
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
     from ._forgetting.verify import Verification, verify, verify_chain
@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "KEEP",
+    "Access",
     "Anchor",
     "Auto",
     "Config",
@@ -35,6 +36,7 @@ __all__ = [
     "Hasher",
     "Hit",
     "Hits",
+    "Hold",
     "Index",
     "Pivots",
     "Receipt",
@@ -58,8 +60,10 @@ __all__ = [
 
 #: The store brings SQLite along and receipts bring hashes and dates, so they are loaded when they are first asked for.
 _LATER = {
+    "Access": "_collections",
     "Anchor": "_forgetting.anchors",
     "Database": "_collections",
+    "Hold": "_collections",
     "Receipt": "_forgetting.receipts",
     "Store": "_store",
     "Verification": "_forgetting.verify",

@@ -9,11 +9,14 @@
 | `making` | collections as open stores |
 | `erasing` | a subject in all collections, a collection with all it holds, and what a crash has left |
 | `rights` | legal holds and blocks |
+| `access` | what is held of a person, and its export |
 | `checking` | `verify` |
 | `restoring` | backups, and what the chain says was erased since |
 | `database` | `connect`, and the public calls |
 """
 
+from .access import Access
 from .database import Database, connect, restore
+from .rights import Hold
 
-__all__ = ["Database", "connect", "restore"]
+__all__ = ["Access", "Database", "Hold", "connect", "restore"]

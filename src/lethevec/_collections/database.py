@@ -22,7 +22,7 @@ import numpy.typing as npt
 from .._durable import sync_folder
 from .._forgetting.anchors import Anchor
 from .._forgetting.keys import KeyRing
-from .._forgetting.receipts import Receipt
+from .._forgetting.receipts import Receipt, now
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean
@@ -41,6 +41,7 @@ from ..errors import (
     UnknownIdError,
     UnsupportedError,
 )
+from .access import Access
 from .catalog import Catalog, Entry
 from .checking import Checker
 from .erasing import FolderEraser
@@ -208,6 +209,22 @@ class Database:
                 for subject, count in store.subjects().items():
                     found[subject] = found.get(subject, 0) + count
         return dict(sorted(found.items()))
+
+    def access(self, subject: str) -> Access:
+        """Everything that is held of a subject: records with vectors and payloads in every collection, the entries of
+        the chain that are about them, holds, and whether they are blocked. `export` writes it for the person."""
+        check_text(subject, "subject")
+        with self._guard:
+            self._catalog.require_open()
+            found = {entry.name: self._maker.open(entry).records_of(subject) for entry in self._catalog.entries()}
+            return Access(
+                subject,
+                now(),
+                {name: records for name, records in found.items() if records},
+                self._rights.entries_about(subject),
+                self._rights.holds(subject),
+                self._rights.blocked_since(subject),
+            )
 
     def forget(
         self,

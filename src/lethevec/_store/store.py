@@ -334,6 +334,15 @@ class Store:
             self._after_change()
             return receipt
 
+    def records_of(self, subject: str) -> list[Record]:
+        """Every record of a subject, by the index of subjects, in the order of ids."""
+        selection = Selection(subject=subject)
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            slots = self._selector.slots(selection).tolist()
+            found = [stored.record() for stored in self._session.tables.read_slots(slots)]
+        return sorted(found, key=lambda record: (isinstance(record.id, str), record.id))
+
     def begin_forget(self, request: Request) -> None:
         """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""
         with self._session.guard:

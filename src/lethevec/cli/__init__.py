@@ -8,6 +8,7 @@
 | `records` | `add`, `export`, `import` |
 | `searching` | `search`, `tune` |
 | `erasure` | `forget` |
+| `collections` | `collections`, `access`, `hold`, `block` |
 | `proof` | `verify`, `receipts` |
 | `about` | `info`, `doctor` |
 | `running` | `bench`, `demo`, `completion` |

@@ -12,6 +12,7 @@ import lethevec
 
 __all__ = ["ExampleCommand", "command", "json_option", "keys_option", "open_store", "parse_id", "store_argument"]
 
+_CATALOG = "lethevec.catalog"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -49,16 +50,44 @@ def keys_option(function: F) -> F:
     return click.option("--keys", type=path, help="The key file, where it is not beside the store.")(function)
 
 
+def open_folder(path: Path, keys: Path | None = None, *, write: bool = False, make: bool = False) -> lethevec.Database:
+    """Open a folder of collections that is there, or make one."""
+    if not make and not is_folder(path):
+        raise lethevec.errors.FileError(
+            f"{path}: expected a folder of collections, got something else; `lethevec collections --make` makes one"
+        )
+    return lethevec.connect(path, keys=keys, read_only=not write)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder of collections."""
+    return (path / _CATALOG).exists()
+
+
+def open_any(path: Path, keys: Path | None = None, *, write: bool = False) -> lethevec.Store | lethevec.Database:
+    """Open what is there: a folder of collections, one of them, or a store."""
+    return open_folder(path, keys, write=write) if path.is_dir() else open_store(path, keys, write=write)
+
+
 def open_store(path: Path, keys: Path | None = None, *, write: bool = False, **new: Any) -> lethevec.Store:
-    """Open a store that is there; with `new` (dim, metric, index) one is made where there is none."""
+    """Open a store that is there; with `new` (dim, metric, index) one is made where there is none.
+
+    FOLDER/NAME is a collection, where FOLDER is one of collections; the folder is closed when the command ends.
+    """
+    if is_folder(path.parent):
+        db = lethevec.connect(path.parent, keys=keys, read_only=not write)
+        click.get_current_context().call_on_close(db.close)
+        return db.collection(path.name, **new)
     if write and not new and not path.exists():
         raise lethevec.errors.FileError(f"{path}: expected a store, got nothing there; `lethevec add` makes one")
     return lethevec.open(path, keys=keys, read_only=not write, **new)
 
 
-def parse_id(store: lethevec.Store, text: str) -> int | str:
+def parse_id(store: lethevec.Store | lethevec.Database, text: str) -> int | str:
     """An id from the command line, where there are only texts: a number if it is one, unless only the text is there."""
     canonical = text.isascii() and text.isdecimal() and str(int(text)) == text
     if not canonical:
         return text
+    if isinstance(store, lethevec.Database):
+        return int(text)
     return text if int(text) not in store and text in store else int(text)

@@ -11,10 +11,11 @@ from typing import IO, Any
 
 import click
 
+import lethevec
 from lethevec._forgetting.receipts import Receipt
 from lethevec.errors import FileError
 
-from .command import command, json_option, keys_option, open_store, parse_id, store_argument
+from .command import command, json_option, keys_option, open_any, parse_id
 from .output import print_fields, print_json, printable
 
 __all__ = ["COMMANDS"]
@@ -30,9 +31,10 @@ _file = click.Path(dir_okay=False, path_type=Path)
     lethevec verify words.lethe receipt.json --subject lena@example.org
     """,
 )
-@store_argument
+@click.argument("store", type=click.Path(path_type=Path))
 @click.argument("ids", nargs=-1, metavar="[ID...]")
 @click.option("--subject", help="Forget every record of this subject.")
+@click.option("--block", is_flag=True, help="In a folder: refuse to write for the subject from now on.")
 @click.option("--ids-from", type=click.File("r", encoding="utf-8"), help="A file of ids, one in a line; - for a pipe.")
 @click.option("--receipt", type=_file, help="Write the receipt to this file; the store keeps it in any case.")
 @click.option("--ignore-unknown", is_flag=True, help="Do not refuse ids, or a subject, that are not there.")
@@ -45,6 +47,7 @@ def forget(
     store: Path,
     ids: tuple[str, ...],
     subject: str | None,
+    block: bool,
     ids_from: Any,
     receipt: Path | None,
     ignore_unknown: bool,
@@ -56,13 +59,19 @@ def forget(
 ) -> None:
     """Forget records of STORE by ID, or all of a --subject. It cannot be undone.
 
+    STORE may be a folder of collections: the subject is then forgotten in all of them, with one receipt.
+
     When it ends with 0, no file of the store holds a byte of them, and there is a signed receipt. On a terminal it asks
     first.
     """
     if sum((bool(ids), subject is not None, ids_from is not None)) != 1:
         raise click.UsageError("expected one of ID..., --subject and --ids-from")
+    if store.is_dir() and subject is None:
+        raise click.UsageError("expected --subject for a folder; FOLDER/NAME is one of its collections")
+    if block and not store.is_dir():
+        raise click.UsageError("--block: expected a folder of collections, got a store")
     begin = time.perf_counter()
-    with open_store(store, keys, write=True) as db, _receipt_file(receipt) as file:
+    with open_any(store, keys, write=True) as db, _receipt_file(receipt) as file:
         texts = list(ids) if ids_from is None else [line.strip() for line in ids_from if line.strip()]
         chosen = None if subject is not None else [parse_id(db, text) for text in texts]
         if not yes and ids_from is None and sys.stdin.isatty() and sys.stdout.isatty():
@@ -70,19 +79,25 @@ def forget(
             whose = "" if subject is None else f" of {printable(subject)}"
             click.confirm(f"Forget {count:,} records{whose} for good?", abort=True, err=True)
         options: dict[str, Any] = {"ignore_unknown": ignore_unknown, "search_all": search_all, "timeout": timeout}
-        made = db.forget(chosen, subject=subject, **options)
+        if isinstance(db, lethevec.Database):
+            assert subject is not None
+            made = db.forget(subject=subject, block=block, **options)
+            left = sum(len(db.collection(name)) for name in db)
+        else:
+            made = db.forget(chosen, subject=subject, **options)
+            left = len(db)
         seconds = time.perf_counter() - begin
-        left = len(db)
         if file is not None:
             _write_receipt(file, made)
     if as_json:
         print_json({"forgotten": made.records, "records": left, "seconds": round(seconds, 3), "receipt": made.fields})
         return
-    residue = made["residue"]
+    searched = sum(sum(part.residue["searched"].values()) for part in made.parts())
+    patterns = sum(part.residue["patterns"] for part in made.parts())
     print_fields(
         [
             ("forgotten", f"{made.records:,} records in {seconds:.2f} s; {left:,} are left"),
-            ("searched", f"{_bytes(residue)} of the store's files, for {residue['patterns']:,} patterns: found 0"),
+            ("searched", f"{searched:,} bytes of the store's files, for {patterns:,} patterns: found 0"),
             ("receipt", f"number {made.sequence}, kept in the store" + (f" and in {receipt}" if receipt else "")),
             ("check it", f"lethevec verify {store} {receipt or made.sequence}"),
         ]
@@ -119,12 +134,6 @@ def _write_receipt(file: IO[bytes], made: Receipt) -> None:
             f"{file.name}: the records are forgotten, but the receipt could not be written here ({error}); "
             f"the store keeps it, with number {made.sequence}"
         ) from error
-
-
-def _bytes(residue: dict[str, Any]) -> str:
-    searched = residue.get("searched", {})
-    total = sum(searched.values()) if isinstance(searched, dict) else searched
-    return f"{total:,} bytes"
 
 
 COMMANDS = [forget]

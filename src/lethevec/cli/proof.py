@@ -16,7 +16,7 @@ from lethevec._forgetting.trusted import public_key_pem, read_chain, read_receip
 from lethevec._forgetting.verify import Verification, verify_chain
 from lethevec.errors import FileError, InputError, ReceiptError
 
-from .command import command, json_option, keys_option, open_store, parse_id
+from .command import command, json_option, keys_option, open_any, parse_id
 from .inputs import Input, read_queries
 from .output import print_fields, print_json, print_table
 
@@ -85,7 +85,7 @@ def verify(
         alone = _read_receipt(target)
         _conclude(as_json, lethevec.verify(alone, key=key), alone)
         return
-    with open_store(Path(target), keys) as db:
+    with open_any(Path(target), keys) as db:
         wanted = _find_receipt(db, receipt)
         wanted_ids = [parse_id(db, text) for text in ids] or None
         rows = None if vectors is None else np.concatenate(list(read_queries(vectors, Input([vectors]))))
@@ -114,7 +114,7 @@ def receipts(what: str, store: Path, pem: bool, keys: Path | None, as_json: bool
     `anchor` prints the place and the hash of the newest receipt, one line to publish where you cannot take it back;
     later `verify --anchor` shows whether the chain was cut or replaced since. `key` prints the public key in force.
     """
-    with open_store(store, keys) as db:
+    with open_any(store, keys) as db:
         chain = db.receipts(all_kinds=True)
         anchor = db.anchor()
     public = [receipt.public_key for receipt in chain if receipt.public_key is not None][-1]
@@ -163,7 +163,7 @@ def _read_receipt(given: str) -> Receipt:
     return read_receipt(sys.stdin.read(_MAX_RECEIPT) if given == "-" else Path(given))
 
 
-def _find_receipt(db: lethevec.Store, given: str | None) -> Receipt:
+def _find_receipt(db: lethevec.Store | lethevec.Database, given: str | None) -> Receipt:
     if given is None or given.isdecimal():
         kept = db.receipts()
         found = kept[-1:] if given is None else [receipt for receipt in kept if receipt.sequence == int(given)]
