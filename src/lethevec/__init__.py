@@ -22,7 +22,7 @@ if _typing.TYPE_CHECKING:
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
     from ._forgetting.verify import Verification, verify, verify_chain
-    from ._store import Store, open
+    from ._store import Preview, Store, open
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Hold",
     "Index",
     "Pivots",
+    "Preview",
     "Receipt",
     "Record",
     "Scan",
@@ -64,6 +65,7 @@ _LATER = {
     "Anchor": "_forgetting.anchors",
     "Database": "_collections",
     "Hold": "_collections",
+    "Preview": "_store",
     "Receipt": "_forgetting.receipts",
     "Store": "_store",
     "Verification": "_forgetting.verify",

@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from lethevec import Preview
+from lethevec._filters import matches, parse
 from lethevec._forgetting.verify import verify_chain
 from lethevec._store import open as open_store
-from lethevec.errors import IdError, UnknownIdError
+from lethevec.errors import ErasureIncompleteError, IdError, UnknownIdError
 
 from .conftest import account, find_leftovers
 
@@ -30,7 +32,30 @@ CODES = {"family": "usr", "bits": 24 * DIM}
 METRICS = ("l2", "cosine", "ip")
 
 some_ids = st.lists(st.sampled_from(POOL), min_size=1, max_size=8, unique=True)
+few_ids = st.lists(st.sampled_from(POOL), min_size=1, max_size=4, unique=True)
 subjects = st.one_of(st.none(), st.sampled_from(SUBJECTS))
+sizes = st.sampled_from([0, 1, 5, 300])
+FILTERS = [
+    {"year": 3},
+    {"year": {"$gte": 1, "$lt": 4}, "$subject": SUBJECTS[0]},
+    {"$or": [{"$subject": SUBJECTS[1]}, {"year": {"$in": [0, 4]}}]},
+    {"year": {"$exists": False}},
+]
+steps = st.tuples(
+    st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 3)
+)
+
+Fields = tuple[np.ndarray | None, str | None, dict | None]
+
+
+class StoppedError(Exception):
+    """Ends a transaction that is to leave nothing."""
+
+
+def in_order(ids):
+    """The order of ids: integers by value, then strings by code point."""
+    ids = list(ids)
+    return sorted(id for id in ids if isinstance(id, int)) + sorted(id for id in ids if isinstance(id, str))
 
 
 class Histories(RuleBasedStateMachine):
@@ -42,7 +67,8 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.live: dict[int | str, tuple[np.ndarray, str | None, dict | None]] = {}
+        self.live: dict[int | str, Fields] = {}
+        self.born: dict[int | str, int] = {}  # which life of an id this is: an update goes on with it, a forget ends it
         self.gone_vectors: list[np.ndarray] = []
         self.gone_notes: list[str] = []
         self.counter = 0
@@ -61,50 +87,131 @@ class Histories(RuleBasedStateMachine):
             self.db.close()
         shutil.rmtree(self.folder)
 
-    def new_record(self, subject, size):
-        """Every vector and note is used once, so that what is found can only be residue."""
+    def new_record(self, subject, size) -> Fields:
+        """Every vector and note is used once, so that what is found can only be residue. One in five has no vector."""
         self.counter += 1
         rng = np.random.default_rng(self.counter)
         # Norms that differ, so that the gain of codes that follow them moves often.
         vector = (rng.normal(size=DIM) * 2.0 ** rng.integers(-2, 3)).astype(np.float32)
         note = f"{self.counter:06d} confidential note" + " and more of it" * size
-        return vector, subject, {"note": note} if size else None
+        payload = {"note": note, "year": self.counter % 5} if size else None
+        return None if self.counter % 5 == 4 else vector, subject, payload
 
-    def retire(self, id):
-        vector, _, payload = self.live.pop(id)
-        self.gone_vectors.append(vector)
-        if payload is not None:
+    def leave(self, fields: Fields) -> None:
+        """These were in the store, or nearly, and are so no longer."""
+        vector, _, payload = fields
+        if vector is not None:
+            self.gone_vectors.append(vector)
+        if payload is not None and "note" in payload:
             self.gone_notes.append(payload["note"][:24])
 
-    @rule(ids=some_ids, subject=subjects, size=st.sampled_from([0, 1, 5, 300]))
-    def add(self, ids, subject, size):
+    def put(self, id, fields: Fields) -> None:
+        if id in self.live:
+            self.leave(self.live[id])
+        self.born.setdefault(id, self.counter)
+        self.live[id] = fields
+
+    def take(self, ids) -> None:
+        for id in ids:
+            self.leave(self.live.pop(id))
+            del self.born[id]
+
+    def passing(self, where) -> list:
+        node = parse(where)
+        return in_order(id for id, (_, subject, payload) in self.live.items() if matches(node, id, subject, payload))
+
+    def arguments(self, ids, records) -> dict:
+        vectors = [vector for vector, _, _ in records]
+        everything = {"ids": ids, "subjects": [r[1] for r in records], "payloads": [r[2] for r in records]}
+        return {"vectors": None if all(vector is None for vector in vectors) else vectors, **everything}
+
+    # --- What is done, alone or in a transaction ---------------------------------------------------------------------
+
+    def do_add(self, ids, subject, size):
         records = [self.new_record(subject, size) for _ in ids]
-        arguments = {"ids": ids, "subjects": subject, "payloads": [r[2] for r in records]}
         if set(ids) & set(self.live):
             with pytest.raises(IdError):
-                self.db.add([r[0] for r in records], **arguments)
+                self.db.add(**self.arguments(ids, records))
+            for record in records:
+                self.leave(record)
+            return
+        self.db.add(**self.arguments(ids, records))
+        for id, record in zip(ids, records, strict=True):
+            self.put(id, record)
+
+    def do_upsert(self, ids, subject, size):
+        records = [self.new_record(subject, size) for _ in ids]
+        self.db.upsert(**self.arguments(ids, records))
+        for id, record in zip(ids, records, strict=True):
+            self.put(id, record)
+
+    def do_update(self, ids, subject, size, way):
+        ids = [id for id in ids if id in self.live] or in_order(self.live)[:2]
+        records = [self.new_record(subject, size) for _ in ids]
+        if way == 0:
+            self.db.update(**self.arguments(ids, records))
+        elif way == 1:  # payloads merged, the rest stays
+            extra = [{"year": self.counter, "more": 1}] * len(ids)
+            self.db.update(ids=ids, payloads=extra, merge=True)
+            olds = [self.live[id] for id in ids]
+            records = [(old[0], old[1], {**(old[2] or {}), **extra[0]}) for old in olds]
+        elif way == 2:
+            self.db.update([r[0] for r in records], ids)
+            records = [(record[0], *self.live[id][1:]) for id, record in zip(ids, records, strict=True)]
         else:
-            self.db.add([r[0] for r in records], **arguments)
-            self.live.update(zip(ids, records, strict=True))
+            self.db.update(None, ids, payloads=None)
+            records = [(None, self.live[id][1], None) for id in ids]
+        for id, record in zip(ids, records, strict=True):
+            old = self.live[id]
+            if old[0] is not record[0] and old[0] is not None:
+                self.gone_vectors.append(old[0])
+            if old[2] is not None and "note" in old[2] and (record[2] or {}).get("note") != old[2]["note"]:
+                self.gone_notes.append(old[2]["note"][:24])
+            self.live[id] = record
+
+    def do_forget(self, ids):
+        expected = in_order(ids)
+        assert self.db.forget(ids, dry_run=True) == Preview(len(ids), expected, [])
+        receipt = self.db.forget(ids)
+        self.take(ids)
+        self.forgets += 1
+        return receipt, len(ids), expected
+
+    def do_forget_where(self, where):
+        ids = self.passing(where)
+        assert self.db.forget(where=where, dry_run=True).ids == ids
+        receipt = self.db.forget(where=where)
+        self.take(ids)
+        self.forgets += 1
+        return receipt, len(ids), ids
+
+    # --- Rules -------------------------------------------------------------------------------------------------------
+
+    @rule(ids=some_ids, subject=subjects, size=sizes)
+    def add(self, ids, subject, size):
+        self.do_add(ids, subject, size)
+
+    @rule(ids=some_ids, subject=subjects, size=sizes)
+    def upsert(self, ids, subject, size):
+        self.do_upsert(ids, subject, size)
 
     @precondition(lambda self: self.live)
-    @rule(data=st.data(), subject=subjects, size=st.sampled_from([0, 2, 200]))
-    def update(self, data, subject, size):
-        ids = data.draw(st.lists(st.sampled_from(sorted(self.live, key=str)), min_size=1, max_size=4, unique=True))
-        records = [self.new_record(subject, size) for _ in ids]
-        self.db.update(ids=ids, vectors=[r[0] for r in records], subjects=subject, payloads=[r[2] for r in records])
-        for id, record in zip(ids, records, strict=True):
-            self.retire(id)
-            self.live[id] = record
+    @rule(ids=few_ids, subject=subjects, size=sizes, way=st.integers(0, 3))
+    def update(self, ids, subject, size, way):
+        self.do_update(ids, subject, size, way)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
     def forget(self, data):
-        ids = data.draw(st.lists(st.sampled_from(sorted(self.live, key=str)), min_size=1, max_size=6, unique=True))
-        receipt = self.db.forget(ids)
-        assert receipt.records == len(ids)
-        for id in ids:
-            self.retire(id)
+        ids = data.draw(st.lists(st.sampled_from(in_order(self.live)), min_size=1, max_size=6, unique=True))
+        receipt, count, ids = self.do_forget(ids)
+        assert receipt.records == count
+        self.check_gone(ids)
+
+    @rule(where=st.sampled_from(FILTERS))
+    def forget_where(self, where):
+        receipt, count, ids = self.do_forget_where(where)
+        assert (receipt.records, receipt["asked"]["by"]) == (count, "where")
         self.check_gone(ids)
 
     @rule(subject=st.sampled_from(SUBJECTS))
@@ -115,13 +222,56 @@ class Histories(RuleBasedStateMachine):
                 self.db.forget(subject=subject)
             return
         assert self.db.forget(subject=subject).records == len(ids)
-        for id in ids:
-            self.retire(id)
+        self.take(ids)
+        self.forgets += 1
         self.check_gone([*ids, subject])
+
+    @rule(steps=st.lists(steps, min_size=1, max_size=4), commit=st.booleans())
+    def transaction(self, steps, commit):
+        before = dict(self.live), dict(self.born), self.forgets
+        started = set(self.live)
+        receipts, names = [], []
+        gone = len(self.gone_vectors), len(self.gone_notes)
+        try:
+            with self.db.transaction():
+                for kind, ids, subject, size, way in steps:
+                    if kind == "add":
+                        self.do_add(ids, subject, size)
+                    elif kind == "upsert":
+                        self.do_upsert(ids, subject, size)
+                    elif kind == "update" and self.live:
+                        self.do_update(ids, subject, size, way)
+                    elif kind == "forget" and set(ids) & set(self.live):
+                        receipts.append(self.do_forget([id for id in ids if id in self.live]))
+                    elif kind == "forget where":
+                        receipts.append(self.do_forget_where(FILTERS[way]))
+                    assert len(self.db) == len(self.live)
+                    assert self.db.ids() == in_order(self.live)
+                    vectors = [r[0] for r in self.live.values() if r[0] is not None]
+                    assert len(self.db.search(np.ones(DIM), k=30)[0]) == len(vectors)
+                if not commit:
+                    raise StoppedError
+        except StoppedError:
+            new = [fields for id, fields in self.live.items() if before[0].get(id) is not fields]
+            self.live, self.born, self.forgets = before
+            # What lives again is not gone; what was new in the transaction is, and may be nowhere.
+            del self.gone_vectors[gone[0] :], self.gone_notes[gone[1] :]
+            kept = {id(fields[0]) for fields in self.live.values()}
+            self.gone_vectors += [f[0] for f in new if f[0] is not None and id(f[0]) not in kept]
+            for receipt, *_ in receipts:
+                with pytest.raises(ErasureIncompleteError):
+                    receipt.to_json()
+            assert find_leftovers(self.folder, vectors=self.gone_vectors[gone[0] :]) == []
+            return
+        for receipt, count, ids in receipts:
+            assert receipt.records == count
+            assert receipt in self.db.receipts()
+            names += [id for id in ids if id not in self.live and id in started]
+        if receipts:
+            self.check_gone(names)
 
     def check_gone(self, names):
         """Of everything that ever left nothing is in any file; of names, those that went just now are looked for."""
-        self.forgets += 1
         left = find_leftovers(self.folder, vectors=self.gone_vectors, ids=names, texts=self.gone_notes)
         assert left == []
         assert account(self.folder / "s.lethe") == {}
@@ -150,10 +300,7 @@ class Histories(RuleBasedStateMachine):
         with open_store(path / "f.lethe", DIM, self.metric, index=self.index) as fresh:
             if self.live:
                 ids = sorted(self.live, key=lambda id: hash(str(id)))
-                records = [self.live[id] for id in ids]
-                fresh.add(
-                    [r[0] for r in records], ids=ids, subjects=[r[1] for r in records], payloads=[r[2] for r in records]
-                )
+                fresh.add(**self.arguments(ids, [self.live[id] for id in ids]))
             assert self.db.digest() == fresh.digest()
             if self.index is not None:
                 assert kept_codes(self.db) == kept_codes(fresh)
@@ -161,10 +308,14 @@ class Histories(RuleBasedStateMachine):
             (self.db if self.encrypt else fresh).backup(path / "two")
             assert (path / "one").read_bytes() == (path / "two").read_bytes()
             queries = np.random.default_rng(1).normal(size=(3, DIM))
-            for where in (None, {"$subject": SUBJECTS[0]}):
+            for where in (None, {"$subject": SUBJECTS[0]}, FILTERS[self.counter % 4]):
                 expected = fresh.search(queries, k=5, where=where)
+                wanted = in_order(self.live) if where is None else self.passing(where)
                 for store in (self.db, self.reader):
                     if store is not None:
+                        assert store.ids(where) == wanted
+                        assert store.count(where) == len(wanted)
+                        self.check_pages(store, where, wanted)
                         hits = store.search(queries, k=5, where=where)
                         assert hits.ids.tolist() == expected.ids.tolist()
                         assert hits.distances.tolist() == expected.distances.tolist()
@@ -173,6 +324,18 @@ class Histories(RuleBasedStateMachine):
         chain = self.db.receipts(all_kinds=True)
         assert sum(receipt.kind == "erasure" for receipt in chain) == self.forgets
         assert verify_chain(chain)
+
+    def check_pages(self, store, where, wanted):
+        """Page by page, every record is as it should be."""
+        found = []
+        while page := store.get(where=where, limit=3, after=found[-1].id if found else None):
+            found += page
+        assert [record.id for record in found] == wanted
+        for record in found:
+            vector, subject, payload = self.live[record.id]
+            assert (record.subject, record.payload) == (subject, payload)
+            assert (record.vector is None) == (vector is None)
+            assert vector is None or np.array_equal(record.vector, vector)
 
 
 class SealedHistories(Histories):
@@ -185,7 +348,6 @@ class SealedHistories(Histories):
 
     def __init__(self) -> None:
         super().__init__()
-        self.born: dict[int | str, int] = {}  # which life of an id this is: an update goes on with it, a forget ends it
         self.backups: list[tuple[Path, dict[int | str, int]]] = []
 
     @precondition(lambda self: len(self.backups) < 3)
@@ -197,7 +359,6 @@ class SealedHistories(Histories):
 
     @invariant()
     def old_backups_know_what_lives(self):
-        self.born = {id: self.born.get(id) or self.counter for id in self.live}
         for path, born in self.backups:
             readable = {id for id in born if self.born.get(id) == born[id]}
             keys = self.folder / "s.lethe-keys"

@@ -216,7 +216,7 @@ class Database:
         check_text(subject, "subject")
         with self._guard:
             self._catalog.require_open()
-            found = {entry.name: self._maker.open(entry).records_of(subject) for entry in self._catalog.entries()}
+            found = {entry.name: self._maker.open(entry).get(subject=subject) for entry in self._catalog.entries()}
             return Access(
                 subject,
                 now(),

@@ -7,6 +7,7 @@ make), `selecting`, `reading` and `searching`, `forgetting`, `erasing`, `checkpo
 """
 
 from .diagnosis import SqliteFacts, sqlite_facts
+from .forgetting import Preview
 from .store import Store, open
 
-__all__ = ["SqliteFacts", "Store", "open", "sqlite_facts"]
+__all__ = ["Preview", "SqliteFacts", "Store", "open", "sqlite_facts"]

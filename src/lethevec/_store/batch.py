@@ -16,7 +16,7 @@ from .._vectors import as_vectors
 from ..errors import FormatError, InputError
 from .ids import Id, check_ids, check_text
 
-__all__ = ["Batch", "Stored", "as_arrays", "check_payloads", "check_subjects", "make_batch", "read_payload"]
+__all__ = ["Batch", "Stored", "as_arrays", "check_payloads", "check_subjects", "make_batch", "merged", "read_payload"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -64,6 +64,19 @@ class Batch:
         """How many."""
         return len(self.ids)
 
+    def part(self, places: Sequence[int]) -> Batch:
+        """Some of the records, in this order."""
+        vector_of = {place: index for index, place in enumerate(self.placed.tolist())}
+        chosen = [(there, vector_of[place]) for there, place in enumerate(places) if place in vector_of]
+        return Batch(
+            [self.ids[place] for place in places],
+            self.numbers[list(places)],
+            np.ascontiguousarray(self.vectors[[index for _, index in chosen]]),
+            np.array([there for there, _ in chosen], dtype=np.int64),
+            [self.subjects[place] for place in places],
+            [self.payloads[place] for place in places],
+        )
+
     def stored(self, first_slot: int) -> Iterator[Stored]:
         """As they will be in the tables."""
         little = self.vectors.astype("<f4", copy=False)
@@ -78,12 +91,31 @@ class Batch:
 
 def make_batch(dim: int, metric: str, vectors: Any, ids: Any, subjects: Any, payloads: Any) -> Batch:
     """Check everything that a caller gave for some records."""
-    checked = as_vectors(vectors, dim, nonzero=metric == "cosine")
+    checked, placed, count = check_vectors(vectors, dim, metric)
     names, numbers = check_ids(ids)
     n = len(names)
-    if n != len(checked):
-        raise InputError(f"ids: expected one for each of {len(checked)} vectors, got {n}")
-    return Batch(names, numbers, checked, np.arange(n), check_subjects(subjects, n), check_payloads(payloads, n))
+    if count is not None and n != count:
+        raise InputError(f"ids: expected one for each of {count} vectors, got {n}")
+    return Batch(names, numbers, checked, placed, check_subjects(subjects, n), check_payloads(payloads, n))
+
+
+def check_vectors(vectors: Any, dim: int, metric: str) -> tuple[F32, I64, int | None]:
+    """The vectors, which records they are of, and how many records there are (None: any number of them).
+
+    `vectors` is None where no record has one; a list may have None in some places.
+    """
+    none: F32 = np.empty((0, dim), dtype=np.float32)
+    if vectors is None:
+        return none, np.empty(0, dtype=np.int64), None
+    if isinstance(vectors, list | tuple) and any(vector is None for vector in vectors):
+        placed = [place for place, vector in enumerate(vectors) if vector is not None]
+        given = [vectors[place] for place in placed]
+        checked = as_vectors(given, dim, nonzero=metric == "cosine") if given else none
+        if len(checked) != len(placed):
+            raise InputError("vectors: expected a vector or None for each record, got numbers")
+        return checked, np.array(placed, dtype=np.int64), len(vectors)
+    checked = as_vectors(vectors, dim, nonzero=metric == "cosine")
+    return checked, np.arange(len(checked)), len(checked)
 
 
 def check_subjects(subjects: Any, n: int) -> list[str | None]:
@@ -106,6 +138,13 @@ def check_payloads(payloads: Any, n: int) -> list[str | None]:
     if len(payloads) != n:
         raise InputError(f"payloads: expected one for each of {n} records, got {len(payloads)}")
     return [None if payload is None else _payload_text(payload, place) for place, payload in enumerate(payloads)]
+
+
+def merged(old: str | None, new: str | None) -> str | None:
+    """A payload in which the fields of a new one have taken the places of those of the same name."""
+    if old is None or new is None:
+        return old if new is None else new
+    return canonical_json({**(read_payload(old) or {}), **(read_payload(new) or {})})
 
 
 def _payload_text(payload: Any, place: int) -> str:

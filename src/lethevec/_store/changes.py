@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._hashing.parameters import boolean
 from .._progress import Progress
 from .._record import Keep
 from ..errors import IdError
-from .batch import Batch, Stored, check_payloads, check_subjects, make_batch
+from .batch import Batch, Stored, check_payloads, check_subjects, make_batch, merged
 from .codes import Codes
 from .ids import check_ids
-from .lookup import known_slots, occupied
+from .lookup import known_slots, locate, occupied
 from .mirror import Mirror
 from .rules import Rules
 from .session import Session, Transaction
@@ -26,10 +27,12 @@ _PART = 2000  # records held at once
 
 
 class Update:
-    """What is to be replaced, checked: `None` for a part that stays as it is."""
+    """What is to be replaced, checked: None for a part that stays as it is."""
 
-    def __init__(self, dim: int, metric: str, ids: Any, vectors: Any, subjects: Any, payloads: Any) -> None:
-        """Check what a caller gave."""
+    def __init__(
+        self, dim: int, metric: str, ids: Any, vectors: Any, subjects: Any, payloads: Any, *, merge: bool = False
+    ) -> None:
+        """Check what a caller gave; with `merge`, payloads are merged with those that are there."""
         if ids is None:
             raise IdError("ids: expected the ids of the records to update, got none")
         self.ids, self.numbers = check_ids(ids)
@@ -37,12 +40,27 @@ class Update:
         self.given = None if isinstance(vectors, Keep) else make_batch(dim, metric, vectors, self.ids, None, None)
         self.subjects = None if isinstance(subjects, Keep) else check_subjects(subjects, n)
         self.payloads = None if isinstance(payloads, Keep) else check_payloads(payloads, n)
+        self._merge = boolean("merge", merge)
 
-    def vectors(self, old: Sequence[Stored]) -> list[bytes | None]:
-        """Of each record, the new one or the old one."""
-        if self.given is None:
-            return [record.vector for record in old]
-        return [record.vector for record in self.given.stored(0)]
+    def of(self, old: Sequence[Stored], first_slot: int) -> list[Stored]:
+        """The records as they are to be: in new slots, so that readers see them as new ones; under their old keys, so
+        that destroying one reaches the old version of its record too, in copies made before."""
+        vectors = None if self.given is None else [record.vector for record in self.given.stored(0)]
+        return [
+            record._replace(
+                slot=first_slot + place,
+                subject=record.subject if self.subjects is None else self.subjects[place],
+                payload=self._payload(record, place),
+                vector=record.vector if vectors is None else vectors[place],
+                sealed=None,
+            )
+            for place, record in enumerate(old)
+        ]
+
+    def _payload(self, old: Stored, place: int) -> str | None:
+        if self.payloads is None:
+            return old.payload
+        return merged(old.payload, self.payloads[place]) if self._merge else self.payloads[place]
 
 
 class Changes:
@@ -92,41 +110,51 @@ class Changes:
         session = self._session
         with session.transaction() as transaction:
             slots = known_slots(session.connection, update.ids)
-            if not slots:
-                return
-            found = {record.slot: record for record in session.tables.read_slots(slots)}
-            self._replace(transaction, [found[slot] for slot in slots], update)
+            if slots:
+                old = self._read(slots)
+                new = update.of(old, session.state.next_slot)
+                self._replace(transaction, old, new, vectors_too=update.given is not None)
 
-    def _replace(self, transaction: Transaction, old: Sequence[Stored], update: Update) -> None:
-        state = transaction.write()
-        # New slots, so that readers see replaced records as new ones; the old keys, so that destroying one reaches the
-        # old version of its record too, in copies made before.
-        stored = [
-            Stored(
-                state.next_slot + place,
-                record.number,
-                record.name,
-                record.subject if update.subjects is None else update.subjects[place],
-                record.payload if update.payloads is None else update.payloads[place],
-                vector,
-                record.key,
-            )
-            for place, (record, vector) in enumerate(zip(old, update.vectors(old), strict=True))
-        ]
+    def upsert(self, batch: Batch) -> None:
+        """Add records, or put them in the place of those with the same ids, in one transaction."""
+        session = self._session
+        with session.transaction() as transaction:
+            slots = locate(session.connection, batch.ids)
+            there = [place for place, slot in enumerate(slots) if slot is not None]
+            new = [place for place, slot in enumerate(slots) if slot is None]
+            if new:
+                added = batch.part(new)
+                self._refuse_present(added)
+                self._insert(transaction, added)
+            if there:
+                old = self._read([slot for slot in slots if slot is not None])
+                stored = batch.part(there).stored(session.state.next_slot)
+                kept = [record._replace(key=before.key) for record, before in zip(stored, old, strict=True)]
+                self._replace(transaction, old, kept, vectors_too=True)
+
+    def _read(self, slots: Sequence[int]) -> list[Stored]:
+        found = {record.slot: record for record in self._session.tables.read_slots(slots)}
+        return [found[slot] for slot in slots]
+
+    def _replace(
+        self, transaction: Transaction, old: Sequence[Stored], new: Sequence[Stored], *, vectors_too: bool
+    ) -> None:
         self._rules.may_change(record.subject for record in old)
-        self._rules.may_write(now.subject for was, now in zip(old, stored, strict=True) if now.subject != was.subject)
+        self._rules.may_write(now.subject for was, now in zip(old, new, strict=True) if now.subject != was.subject)
+        state = transaction.write()
         slots = [record.slot for record in old]
         self._session.tables.delete(slots, state.version)
         self._codes.delete(slots)
-        self._session.tables.insert(stored)
+        self._session.tables.insert(new)
         state.digest.remove(record.encoding() for record in old)
-        state.digest.add(record.encoding() for record in stored)
-        state.next_slot += len(stored)
-        whole = [record for record in stored if record.vector is not None]
+        state.digest.add(record.encoding() for record in new)
+        state.next_slot += len(new)
+        whole = [record for record in new if record.vector is not None]
         numbers, vectors = self._mirror.arrays(whole)
-        if update.given is not None:
-            bare = [record.number for record in stored if record.vector is None]
+        if vectors_too:
+            bare = [record.number for record in new if record.vector is None]
             self._mirror.enter(numbers, vectors, bare, replacing=True)
+        self._codes.follow_gain()
         self._codes.put([record.slot for record in whole], vectors, numbers)
 
     def delete(self, slots: Sequence[int], before: Callable[[Sequence[Stored]], None]) -> None:

@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from .._forgetting.receipts import Receipt, now
-from ..errors import IncompleteWriteError, UnknownIdError
+from ..errors import ErasureIncompleteError, IncompleteWriteError, UnknownIdError
 from .batch import Stored
 from .changes import Changes
 from .codes import Codes
 from .erasing import Eraser, Traces, sample_step
-from .ids import Id
+from .ids import Id, order_of
 from .ledger import Ledger
 from .lookup import known_slots, locate
 from .reserve import Reserve
-from .selecting import Selection, Selector
+from .selecting import ALL, Selection, Selector
 from .session import Session
 
-__all__ = ["Forgetter", "Request"]
+__all__ = ["Forgetter", "Preview", "PromisedReceipt", "Request"]
 
 
+@dataclass(frozen=True)
 class Request:
     """What is to be forgotten, checked: some ids, or what a selection lets through."""
 
-    def __init__(
-        self,
-        ids: list[Id] | None,
-        selection: Selection,
-        subject: str | None,
-        *,
-        ignore_unknown: bool,
-        search_all: bool,
-        tagged: bool = True,
-    ) -> None:
-        """The arguments of `forget`. Without `tagged` the receipt only counts the records: all of them go."""
-        self.ids = ids
-        self.selection = selection
-        self.subject = subject
-        self.ignore_unknown = ignore_unknown
-        self.search_all = search_all
-        self.tagged = tagged
+    ids: list[Id] | None
+    selection: Selection
+    subject: str | None  # if all of its records are meant
+    ignore_unknown: bool
+    search_all: bool
+    tagged: bool = True  # without, the receipt only counts the records: all of them go
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a forget would forget: `ids` in their order, how many `records` they are, and ids that are not there."""
+
+    records: int
+    ids: list[Id]
+    missing: list[Id]
+
+
+class PromisedReceipt(Receipt):
+    """The receipt of a forget in a transaction that is under way. Until it is signed, every question is refused."""
+
+    def __init__(self) -> None:
+        """Not signed yet."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Only fields that are not there yet come here."""
+        if name == "_fields":
+            raise ErasureIncompleteError(
+                "receipt: expected one that is signed, got that of a forget in a transaction: it is signed when the "
+                "transaction has been committed and no byte of the records is left"
+            )
+        raise AttributeError(name)
+
+    def sign(self, receipt: Receipt) -> None:
+        """Be this receipt from now on."""
+        self._fields = receipt._fields
+
+    def __repr__(self) -> str:
+        """As that of any receipt, once it is signed."""
+        return super().__repr__() if "_fields" in self.__dict__ else "<Receipt that is not signed yet>"
 
 
 class Forgetter:
@@ -63,23 +88,57 @@ class Forgetter:
         self._ledger = ledger
         self._eraser = eraser
         self._reserve = reserve
+        self._promised: dict[int, tuple[PromisedReceipt, float]] = {}  # by erasure, in the transaction under way
+        session.participants.append(self)
+
+    def preview(self, request: Request) -> Preview:
+        """What would be forgotten."""
+        slots, missing = self._wanted(request)
+        if request.ids is None:
+            ids = [id for _, id in self._selector.page(request.selection, None, ALL)]
+        else:
+            ids = sorted(set(request.ids) - set(missing), key=order_of)
+        return Preview(len(slots), ids, missing)
 
     def forget(self, request: Request, timeout: float) -> Receipt:
-        """Both halves."""
+        """Both halves; in a transaction the first, and `keep_promises` does the other when it is committed."""
         number = self.begin(request)
+        if self._session.in_transaction:
+            self._promised[number] = PromisedReceipt(), timeout
+            return self._promised[number][0]
         try:
             return self._eraser.complete(timeout)[number]
         finally:
             self._reserve.ensure()
 
     def begin(self, request: Request) -> int:
-        """The first half; the number of the erasure. On a full disk, the space that is kept back is given up for it."""
+        """The first half; the number of the erasure.
+
+        On a full disk, the space that is kept back is given up for it, except in a transaction of several calls.
+        """
         try:
             return self._delete(request)
         except IncompleteWriteError:
-            if not self._reserve.release():
+            if self._session.in_transaction or not self._reserve.release():
                 raise
             return self._delete(request)
+
+    def keep_promises(self) -> None:
+        """A transaction was committed: complete the erasures of its forgets, and sign."""
+        promised, self._promised = self._promised, {}
+        if promised:
+            signed = self._eraser.complete(max(timeout for _, timeout in promised.values()))
+            for number, (receipt, _) in promised.items():
+                receipt.sign(signed[number])
+
+    def mark(self) -> frozenset[int]:
+        """Which receipts are promised."""
+        return frozenset(self._promised)
+
+    def undo(self, mark: Any) -> None:
+        """The forgets since did not happen."""
+        for number in self._promised.keys() - mark:
+            del self._promised[number]
 
     def _delete(self, request: Request) -> int:
         """Delete the records in one transaction; the number of the erasure, which waits."""
@@ -101,12 +160,11 @@ class Forgetter:
                     tags.extend(audit.tag_id(record.id) for record in records)
 
             self._changes.delete(slots, note)
-            state = session.state
-            subject = request.subject
+            state, subject = session.state, request.subject
             draft = {
                 "asked_at": now(),
                 "asked": {
-                    "by": "ids" if subject is None else "subject",
+                    "by": "ids" if request.ids is not None else "where" if subject is None else "subject",
                     "subject": None if subject is None else audit.tag_subject(subject),
                     "missing": sorted(audit.tag_id(id) for id in missing),
                 },
@@ -124,8 +182,8 @@ class Forgetter:
         """The slots of the records, and the ids that are not there."""
         connection = self._session.connection
         if request.ids is None:
-            slots: list[int] = self._selector.slots(request.selection).tolist()
-            if not slots and not request.ignore_unknown:
+            slots = self._selector.slots(request.selection)
+            if request.subject is not None and not slots and not request.ignore_unknown:
                 raise UnknownIdError(f"subject: expected one that has records, got {request.subject!r}, which has none")
             return slots, []
         if not request.ignore_unknown:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from .._hashing.parameters import is_integer
 from ..errors import IdError
 
-__all__ = ["STRING_NUMBERS", "Id", "check_ids", "check_text", "number_of"]
+__all__ = ["STRING_NUMBERS", "Id", "check_id", "check_ids", "check_text", "comes_after", "number_of", "order_of"]
 
 Id = int | str
 I64 = npt.NDArray[np.int64]
@@ -47,6 +47,25 @@ def number_of(id: Id) -> int:
         hashed = hashlib.blake2b(id.encode(), digest_size=8, person=_PERSON).digest()
         return STRING_NUMBERS | int.from_bytes(hashed, "big") >> 2
     return id
+
+
+def order_of(id: Id) -> tuple[bool, Id]:
+    """What ids are sorted by: integers by value, then strings by code point.
+
+    >>> sorted(["b", 10, "a", 9], key=order_of)
+    [9, 10, 'a', 'b']
+    """
+    return isinstance(id, str), id
+
+
+def comes_after(id: Id, other: Id | None) -> bool:
+    """Whether an id comes after another in their order; everything comes after None."""
+    return other is None or order_of(id) > order_of(other)
+
+
+def check_id(id: Any, name: str) -> Id:
+    """One id as a plain int or string."""
+    return check_ids([id], name=name)[0][0]
 
 
 def check_ids(ids: Any, *, name: str = "ids") -> tuple[list[Id], I64]:

@@ -10,7 +10,7 @@ from ..errors import UnknownIdError
 from .batch import read_payload
 from .ids import STRING_NUMBERS, Id, number_of
 
-__all__ = ["describe", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
+__all__ = ["describe", "ids_of", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
 
 _IN = 500  # parameters of one statement; every SQLite allows 999
 
@@ -54,6 +54,15 @@ def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> li
         after = ""
     sql = "SELECT slot, name FROM records WHERE name IS NOT NULL AND name > ? ORDER BY name LIMIT ?"
     return found + connection.execute(sql, (after, limit - len(found))).fetchall()
+
+
+def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[tuple[int, Id]]:
+    """Slots and ids of these numbers, as far as they are there."""
+    found: list[tuple[int, Id]] = []
+    for part in in_parts(numbers):
+        sql = f"SELECT slot, ifnull(name, number) FROM records WHERE number IN ({marks(part)})"
+        found += connection.execute(sql, part).fetchall()
+    return found
 
 
 def occupied(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[int]:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from .._hits import Hits
 from .._record import Record
 from ..errors import FormatError
-from .batch import Stored
 from .connection import translated
 from .ids import Id
-from .lookup import describe, in_order, known_slots, locate
+from .lookup import describe, known_slots, locate
 from .mirror import Mirror
+from .selecting import ALL, Selection, Selector
 from .session import Session
 
 __all__ = ["Reader"]
@@ -27,10 +27,11 @@ _ATTEMPTS = 100  # reads that lose a race against a forget before a damaged file
 class Reader:
     """Looks into the tables, after it has taken up what others did."""
 
-    def __init__(self, session: Session, mirror: Mirror) -> None:
+    def __init__(self, session: Session, mirror: Mirror, selector: Selector) -> None:
         """Of an open store."""
         self._session = session
         self._mirror = mirror
+        self._selector = selector
 
     def contains(self, id: Id) -> bool:
         """Whether there is a record with this id."""
@@ -51,31 +52,37 @@ class Reader:
                 # Another process took a record between the two steps.
         raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
 
+    def page(self, selection: Selection, after: Id | None, limit: int) -> list[Record]:
+        """Up to `limit` records that a selection lets through, in the order of ids: those after one."""
+        session = self._session
+        with session.guard, translated(session.path):
+            for _ in range(_ATTEMPTS):
+                self._mirror.refresh()
+                wanted = [slot for slot, _ in self._selector.page(selection, after, limit)]
+                found = {record.slot: record.record() for record in session.tables.read_slots(wanted)}
+                if len(found) == len(wanted):
+                    return [found[slot] for slot in wanted]
+                # Another process took a record between the two steps.
+        raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
+
     def everything(self) -> Iterator[Record]:
         """Every record in the order of ids, read in parts."""
         after: Id | None = None
-        while part := self._part(after):
-            for stored in part:
-                yield stored.record()
+        while part := self.page(Selection(), after, _PART):
+            yield from part
             after = part[-1].id
 
-    def _part(self, after: Id | None) -> list[Stored]:
-        session = self._session
-        with session.guard, translated(session.path):
-            while True:
-                self._mirror.refresh()
-                wanted = [slot for slot, _ in in_order(session.connection, after, _PART)]
-                found = {record.slot: record for record in session.tables.read_slots(wanted)}
-                if found or not wanted:
-                    return [found[slot] for slot in wanted if slot in found]
-                # Another process took all of them between the two steps.
-
-    def ids(self) -> list[Id]:
-        """All ids, in their order."""
-        session = self._session
-        with session.guard, translated(session.path):
+    def ids(self, selection: Selection) -> list[Id]:
+        """The ids of the records that a selection lets through, in their order."""
+        with self._session.guard, translated(self._session.path):
             self._mirror.refresh()
-            return [id for _, id in in_order(session.connection, None, 1 << 62)]
+            return [id for _, id in self._selector.page(selection, None, ALL)]
+
+    def count(self, selection: Selection) -> int:
+        """How many records a selection lets through."""
+        with self._session.guard, translated(self._session.path):
+            self._mirror.refresh()
+            return self._selector.count(selection)
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""

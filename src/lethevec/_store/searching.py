@@ -31,8 +31,17 @@ class Searcher:
         self._selector = selector
         self._reader = reader
 
-    def run(self, search: Callable[[I64 | None], Hits], selection: Selection, catch_up: Callable[[], None]) -> Hits:
-        """The answers of `search`, which is given the numbers of the records that may be found, or None for all."""
+    def run(
+        self,
+        search: Callable[[I64 | None], Hits],
+        selection: Selection,
+        catch_up: Callable[[], None],
+        radius: float | None = None,
+    ) -> Hits:
+        """The answers of `search`, which is given the numbers of the records that may be found, or None for all.
+
+        With a radius, those within it alone.
+        """
         session = self._session
         for _ in range(_ATTEMPTS):
             with session.guard, translated(session.path):
@@ -40,6 +49,8 @@ class Searcher:
                 undone = session.undone
                 allow = self._selector.numbers(selection)
             found = search(allow)
+            if radius is not None:
+                found = _within(found, radius)
             with session.guard, translated(session.path):
                 hits = self._reader.described(found) if session.undone == undone else None
             if hits is not None:
@@ -49,3 +60,10 @@ class Searcher:
         raise FormatError(
             f"{session.path}: expected every record of the index in the tables, got some that are not there"
         )
+
+
+def _within(hits: Hits, radius: float) -> Hits:
+    """The answers up to a distance; padding takes the places of the others, which are the last of each query."""
+    near = hits.distances <= radius
+    ids, distances = np.where(near, hits.ids, -1), np.where(near, hits.distances, np.float32(np.inf))
+    return Hits(ids, distances, hits.work)

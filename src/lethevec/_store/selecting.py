@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ids import check_text
+from .ids import Id, check_text, comes_after, number_of, order_of
+from .lookup import ids_of, in_order
 from .session import Session
 from .where import compile_where
 
-__all__ = ["Selection", "Selector"]
+__all__ = ["ALL", "Selection", "Selector"]
 
 I64 = npt.NDArray[np.int64]
+ALL = 1 << 62  # more records than there can be
+_FEW = 10_000  # records that are looked up one by one and sorted; of more, all are read in their order
 
 
 class Selection:
@@ -35,16 +38,39 @@ class Selector:
 
     def __init__(self, session: Session) -> None:
         """Of an open store."""
+        self._session = session
         self._connection = session.connection
 
     def numbers(self, selection: Selection) -> I64 | None:
-        """The numbers of the records, in no particular order; None for all."""
-        return None if selection.everything else self._column("number", selection)
+        """The numbers of the records, in no particular order; None for all. Everything else here follows from it."""
+        if selection.everything:
+            return None
+        sql = f"SELECT number FROM records WHERE {selection.sql}"
+        found = self._connection.execute(sql, selection.parameters).fetchall()
+        return np.array([number for (number,) in found], dtype=np.int64)
 
-    def slots(self, selection: Selection) -> I64:
+    def count(self, selection: Selection) -> int:
+        """How many records there are."""
+        numbers = self.numbers(selection)
+        return self._session.state.digest.count if numbers is None else len(numbers)
+
+    def page(self, selection: Selection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
+        """Slots and ids of up to `limit` records in the order of ids: those after one, which need not be there."""
+        numbers = self.numbers(selection)
+        if numbers is None:
+            return in_order(self._connection, after, limit)
+        if len(numbers) <= _FEW:
+            found = [(slot, id) for slot, id in ids_of(self._connection, numbers.tolist()) if comes_after(id, after)]
+            return sorted(found, key=lambda one: order_of(one[1]))[:limit]
+        allowed = np.sort(numbers)
+        chosen: list[tuple[int, Id]] = []
+        while len(chosen) < limit and (part := in_order(self._connection, after, _FEW)):
+            wanted = np.array([number_of(id) for _, id in part], dtype=np.int64)
+            places = np.minimum(np.searchsorted(allowed, wanted), len(allowed) - 1)
+            chosen += [one for one, is_in in zip(part, allowed[places] == wanted, strict=True) if is_in]
+            after = part[-1][1]
+        return chosen[:limit]
+
+    def slots(self, selection: Selection) -> list[int]:
         """The slots of the records, ascending."""
-        return np.sort(self._column("slot", selection))
-
-    def _column(self, name: str, selection: Selection) -> I64:
-        found = self._connection.execute(f"SELECT {name} FROM records WHERE {selection.sql}", selection.parameters)
-        return np.array([value for (value,) in found.fetchall()], dtype=np.int64)
+        return sorted(slot for slot, _ in self.page(selection, None, ALL))

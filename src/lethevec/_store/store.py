@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy.typing as npt
 
@@ -24,21 +25,21 @@ from .._forgetting.keys import AuditKey
 from .._forgetting.receipts import Part, Receipt
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
-from .._hashing.parameters import as_float, boolean
+from .._hashing.parameters import as_float, boolean, integer, real
 from .._hits import Hits
 from .._index import Config, Tuning
 from .._record import KEEP, Record
 from ..errors import ErasureIncompleteError, IdError, InputError, ParameterError
 from . import backups, checking
-from .batch import make_batch
+from .batch import Batch, make_batch
 from .changes import Changes, Update
 from .codes import Codes
 from .configuration import draws_key, read_configuration
 from .connection import translated
 from .erasing import Eraser
 from .files import StoreFiles
-from .forgetting import Forgetter, Request
-from .ids import Id, check_ids, check_text
+from .forgetting import Forgetter, Preview, Request
+from .ids import Id, check_id, check_ids, check_text
 from .ledger import Ledger, StoreLedger
 from .lock import WriterLock
 from .mirror import Mirror
@@ -47,7 +48,7 @@ from .reading import Reader
 from .reserve import Reserve
 from .rules import Rules
 from .searching import Searcher
-from .selecting import Selection, Selector
+from .selecting import ALL, Selection, Selector
 from .session import Session
 from .vault import vault_path
 
@@ -97,7 +98,7 @@ class Store:
         self._codes = Codes(session, index)
         self._mirror = Mirror(session, index, self._codes, drop_unreadable=drop_unreadable)
         self._selector = Selector(session)
-        self._reader = Reader(session, self._mirror)
+        self._reader = Reader(session, self._mirror, self._selector)
         self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
         self._changes = Changes(session, self._mirror, self._codes, rules)
         self._forgetter = Forgetter(
@@ -193,20 +194,53 @@ class Store:
         """Every record in the order of ids, read in parts: what changes meanwhile may or may not be seen."""
         return self._reader.everything()
 
-    def ids(self) -> list[Id]:
-        """All ids in their order: integers by value, then strings by code point."""
-        return self._reader.ids()
+    def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
+        """The number of records, or of those of a subject and those that `where` allows (see `where`).
 
-    def get(self, ids: Any) -> list[Record]:
-        """The records with these ids, in this order; an unknown one is refused."""
-        return self._reader.get(check_ids(ids)[0])
+        >>> with _example() as db:
+        ...     db.count(), db.count({"year": {"$gte": 1995}}), db.count(subject="alice")
+        (3, 2, 2)
+        """
+        return self._reader.count(Selection(where, subject))
 
-    def count(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> int:
-        """How many records there are, among those that `where` and `subject` allow."""
+    def ids(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> list[Id]:
+        """All ids, or those of a subject's records and those that `where` allows, in their order: integers by value,
+        then strings by code point.
+
+        >>> with _example() as db:
+        ...     db.ids(), db.ids({"year": {"$gte": 1995}})
+        ([7, 'a', 'b'], ['a', 'b'])
+        """
+        return self._reader.ids(Selection(where, subject))
+
+    def get(
+        self,
+        ids: Any = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+    ) -> list[Record]:
+        """Records by their ids, in the order asked for; or those that `where` and `subject` allow, ascending by id.
+
+        An unknown id is refused. `limit` is how many records to return at most, and `after` the id that they come
+        after, which need not be there: the last id of a page gives the next one. The order is that of `ids`.
+
+        >>> with _example() as db:
+        ...     page = db.get(subject="alice", limit=1)
+        ...     following = db.get(subject="alice", limit=1, after=page[-1].id)
+        ...     page[0].id, following[0].id
+        (7, 'a')
+        """
+        most = ALL if limit is None else integer("limit", limit, 0, ALL)
+        begin = None if after is None else check_id(after, "after")
         selection = Selection(where, subject)
-        with self._session.guard, translated(self.path):
-            self._mirror.refresh()
-            return len(self._selector.slots(selection))
+        if ids is None:
+            return self._reader.page(selection, begin, most)
+        if not selection.everything or limit is not None or after is not None:
+            raise ParameterError("get: expected ids alone, or where, subject, limit and after, got both")
+        return self._reader.get(check_ids(ids)[0])
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""
@@ -221,15 +255,24 @@ class Store:
         *,
         where: Mapping[str, Any] | None = None,
         subject: str | None = None,
+        radius: float | None = None,
         effort: float = 1.0,
         threads: int | None = 1,
     ) -> Hits:
-        """The k nearest records to each query, among those of `subject` and those that `where` allows (see `where`)."""
+        """The k nearest records to each query, among those of `subject` and those that `where` allows (see `where`).
+
+        With `radius`, only those at most so far away. Records without a vector are never found.
+
+        >>> with _example() as db:
+        ...     [[hit.id for hit in hits] for hits in db.search([[0, 0], [9, 9]], k=2, where={"year": {"$lt": 1999}})]
+        [[7, 'a'], ['a', 7]]
+        """
         index = self._mirror.index
         return self._searcher.run(
             lambda allow: index.search(queries, k, effort=effort, threads=threads, allow=allow),
             Selection(where, subject),
             self._catch_up,
+            None if radius is None else real("radius", radius),
         )
 
     def search_radius(
@@ -262,35 +305,115 @@ class Store:
 
     # --- Changing records --------------------------------------------------------------------------------------------
 
-    def add(self, vectors: npt.ArrayLike, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
-        """Add records in one transaction. Ids that are there already are refused, and then nothing is added."""
+    def add(self, vectors: npt.ArrayLike | None, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
+        """Add records in one transaction. Ids that are there already are refused, and then nothing is added.
+
+        A record may have no vector: `vectors` is then None, or a list with None in its place. `get` finds it, and no
+        search does. `subjects` is a string for all records or a list, `payloads` a list of dicts; None is "none".
+
+        >>> with _example() as db:
+        ...     db.add(None, ids=["note"], payloads=[{"text": "call back"}])
+        ...     db.get("note")[0].vector, len(db.search([0, 0], k=9)[0])
+        (None, 3)
+        """
         batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads)
         with self._session.guard:
             self._catch_up()
             self._changes.add([batch])
             self._after_change()
 
+    def upsert(self, vectors: npt.ArrayLike | None, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
+        """Add records, or put them in the place of those with the same ids, in one transaction.
+
+        Of a record that is replaced nothing stays: what is not given is gone. `update` replaces parts.
+
+        >>> with _example() as db:
+        ...     db.upsert([[5, 5], [6, 6]], ids=["a", "new"], payloads=[{"year": 2026}, None])
+        ...     db.ids(), db.get("a")[0].subject
+        ([7, 'a', 'b', 'new'], None)
+        """
+        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads)
+        with self._session.guard:
+            self._catch_up()
+            self._changes.upsert(batch)
+            self._after_change()
+
     def load(self, batches: Iterable[Mapping[str, Any]], *, total: int | None = None) -> int:
         """Add many records in one transaction and bounded memory, with a progress line; the number of records.
 
         Each batch is a mapping with the arguments of `add`: `vectors`, `ids`, and perhaps `subjects` and `payloads`.
+        `total` is how many records there will be, for the progress line.
         """
-        made = (
-            make_batch(self.dim, self.metric, b["vectors"], b["ids"], b.get("subjects"), b.get("payloads"))
-            for b in batches
-        )
+        if total is not None:
+            integer("total", total, 0, ALL)
+        if not isinstance(batches, Iterable):
+            raise InputError(f"batches: expected mappings with vectors and ids, got {type(batches).__name__}")
         with self._session.guard:
             self._catch_up()
-            added = self._changes.add(made, total)
+            added = self._changes.add(map(self._batch, batches), total)
             self._after_change()
         return added
 
-    def update(self, vectors: Any = KEEP, ids: Any = None, *, subjects: Any = KEEP, payloads: Any = KEEP) -> None:
-        """Replace parts of records in one transaction. What is not given stays; None takes a subject or payload off."""
-        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads)
+    def _batch(self, given: Mapping[str, Any]) -> Batch:
+        names = {"vectors", "ids", "subjects", "payloads"}
+        if not isinstance(given, Mapping) or not {"vectors", "ids"} <= set(given) <= names:
+            got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+            raise InputError(f"batches: expected vectors, ids and perhaps subjects and payloads, got {got!r:.200}")
+        subjects, payloads = given.get("subjects"), given.get("payloads")
+        return make_batch(self.dim, self.metric, given["vectors"], given["ids"], subjects, payloads)
+
+    def update(
+        self,
+        vectors: Any = KEEP,
+        ids: Any = None,
+        *,
+        subjects: Any = KEEP,
+        payloads: Any = KEEP,
+        merge: bool = False,
+    ) -> None:
+        """Replace parts of records in one transaction. What is not given stays; None takes a part off.
+
+        With `merge`, fields of a new payload take the places of those of the same name, and the others stay. It looks
+        at the top level alone: a field that holds an object is replaced as a whole.
+
+        >>> with _example() as db:
+        ...     db.update(ids=["a"], payloads=[{"read": True}], merge=True)
+        ...     db.get("a")[0].payload
+        {'read': True, 'year': 1995}
+        """
+        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, merge=merge)
         with self._session.guard:
             self._catch_up()
             self._changes.update(update)
+            self._after_change()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several calls as one: when the block ends, all of their changes are committed, and after an error none is.
+
+        Calls inside see the changes so far; other processes, and other threads of this one, see them when they are
+        committed. Other threads' calls wait until then. A call that fails inside changes nothing by itself, and one may
+        go on after it.
+
+        A forget inside returns a receipt that is signed when the block has ended; until then, what it says cannot be
+        read. If the erasure cannot be completed then, `ErasureIncompleteError` says so: the changes are committed, and
+        the erasure completes later. There is no transaction inside a transaction, and no `verify`, `backup`,
+        `rotate_keys`, `complete_erasures` or `close`.
+
+        >>> with _example() as db:
+        ...     with db.transaction():
+        ...         db.upsert([[1, 1]], ids=["c"])
+        ...         receipt = db.forget(subject="alice")
+        ...     db.ids(), receipt.records
+        (['b', 'c'], 2)
+        """
+        with self._session.guard:
+            self._session.require_writer()
+            self._session.require_no_transaction("transaction")
+            self._catch_up()
+            with self._session.transaction():
+                yield
+            self._forgetter.keep_promises()
             self._after_change()
 
     def _after_change(self) -> None:
@@ -298,50 +421,82 @@ class Store:
         self._session.empty_long_log()
         self._codes.fill()
 
+    @overload
     def forget(
         self,
         ids: Any = None,
         *,
         subject: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        dry_run: Literal[False] = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
         timeout: float | None = None,
-    ) -> Receipt:
-        """Forget records, by id or all of a subject's. When this returns, no file of the store holds a byte of them.
+    ) -> Receipt: ...
 
-        The receipt is signed once that is so. If it cannot be made so within `timeout` seconds (a reader holds an old
-        snapshot, a file cannot be written), `ErasureIncompleteError` says it: no search finds the records any more,
-        the erasure is on record, and it completes by itself later. If not even that can be recorded (the disk is full
-        and the reserve too small), `IncompleteWriteError` says it, and nothing has changed. `search_all` searches
-        every byte of every file for residue, instead of the pages that were rewritten. Unknown ids, or an unknown
-        subject, are refused unless `ignore_unknown`; the receipt then counts what there was.
+    @overload
+    def forget(
+        self,
+        ids: Any = None,
+        *,
+        subject: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        dry_run: Literal[True],
+        ignore_unknown: bool = False,
+        search_all: bool = False,
+        timeout: float | None = None,
+    ) -> Preview: ...
+
+    def forget(
+        self,
+        ids: Any = None,
+        *,
+        subject: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        ignore_unknown: bool = False,
+        search_all: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt | Preview:
+        """Forget records: by id, all of a subject's, or those that `where` allows (of a subject, if both are given).
+
+        When this returns, no file of the store holds a byte of them. The receipt is signed once that is so. If it
+        cannot be made so within `timeout` seconds (a reader holds an old snapshot, a file cannot be written),
+        `ErasureIncompleteError` says it: no search finds the records any more, the erasure is on record, and it
+        completes by itself later. If not even that can be recorded (the disk is full and the reserve too small),
+        `IncompleteWriteError` says it, and nothing has changed.
+
+        `dry_run` changes nothing and says what would be forgotten. `search_all` searches every byte of every file for
+        residue, instead of the pages that were rewritten. Unknown ids, or an unknown subject, are refused unless
+        `ignore_unknown`; the receipt then counts what there was. No ids, or a condition that allows nothing, is no
+        error: the receipt is about no records.
+
+        >>> with _example() as db:
+        ...     db.forget(where={"year": {"$lt": 1999}}, dry_run=True).ids
+        ...     db.forget(where={"year": {"$lt": 1999}}).records
+        [7, 'a']
+        2
         """
-        if (ids is None) == (subject is None):
-            raise ParameterError(
-                "forget: expected either ids or subject, got " + ("neither" if ids is None else "both")
-            )
+        if ids is not None and (subject is not None or where is not None):
+            raise ParameterError("forget: expected either ids or subject and where, got both")
+        if ids is None and subject is None and where is None:
+            raise ParameterError("forget: expected ids, subject or where, got neither")
         request = Request(
             None if ids is None else check_ids(ids)[0],
-            Selection(subject=subject),
-            subject,
+            Selection(where, subject),
+            subject if where is None else None,
             ignore_unknown=boolean("ignore_unknown", ignore_unknown),
             search_all=boolean("search_all", search_all),
         )
         seconds = self._seconds(timeout)
-        with self._session.guard:
+        boolean("dry_run", dry_run)
+        with self._session.guard, translated(self.path):
             self._catch_up()
+            if dry_run:
+                return self._forgetter.preview(request)
             receipt = self._forgetter.forget(request, seconds)
             self._after_change()
             return receipt
-
-    def records_of(self, subject: str) -> list[Record]:
-        """Every record of a subject, by the index of subjects, in the order of ids."""
-        selection = Selection(subject=subject)
-        with self._session.guard, translated(self.path):
-            self._mirror.refresh()
-            slots = self._selector.slots(selection).tolist()
-            found = [stored.record() for stored in self._session.tables.read_slots(slots)]
-        return sorted(found, key=lambda record: (isinstance(record.id, str), record.id))
 
     def begin_forget(self, request: Request) -> None:
         """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""
@@ -359,6 +514,7 @@ class Store:
         seconds = self._seconds(timeout)
         with self._session.guard:
             self._session.require_writer()
+            self._session.require_no_transaction("complete_erasures")
             receipts = self._eraser.complete(seconds)
             self._reserve.ensure()
             self._after_change()
@@ -394,6 +550,7 @@ class Store:
         boolean("keep_audit_keys", keep_audit_keys)
         with self._session.guard:
             self._session.require_writer()
+            self._session.require_no_transaction("rotate_keys")
             if not keep_audit_keys and self._ledger.waiting_count():
                 raise ErasureIncompleteError("rotate_keys: expected no waiting erasures when audit keys are given up")
             return self._ledger.rotate(reason, keep_audit_keys=keep_audit_keys)
@@ -423,6 +580,7 @@ class Store:
         about = checking.About(wanted, subject, vectors, self.dim)
         report = Verification()
         with self._session.guard, translated(self.path):
+            self._session.require_no_transaction("verify")
             self._catch_up()
             audit = checking.check_receipt(report, self._ledger, given, trusted, line)
             if audit is not None and (wanted or subject is not None):
@@ -490,6 +648,17 @@ class Store:
     ) -> None:
         """Close."""
         self.close()
+
+
+@contextmanager
+def _example() -> Iterator[Store]:
+    """Three records in a folder that goes away, for the examples."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, open(folder + "/people.lethe", dim=2, metric="l2") as db:
+        payloads = [{"year": 1990}, {"year": 1995}, {"year": 2001}]
+        db.add([[0, 1], [0, 2], [0, 9]], ids=[7, "a", "b"], subjects=["alice", "alice", "bob"], payloads=payloads)
+        yield db
 
 
 def check_seconds(timeout: object) -> float:
