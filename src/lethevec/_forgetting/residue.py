@@ -318,8 +318,11 @@ class _Inquiry:
 
 def _is_plain(window: bytes, text: bool) -> bool:
     """Whether a window would match by accident: too short, or little more than a run of one byte."""
-    if len(window) < (_MIN_TEXT if text else _MIN_BYTES) or len(set(window)) < _MIN_DISTINCT:
+    distinct = len(set(window))
+    if len(window) < (_MIN_TEXT if text else _MIN_BYTES) or distinct < _MIN_DISTINCT:
         return True
+    if distinct > _MIN_OTHERS:  # each of the others is there at least once: nearly every window ends here
+        return False
     return len(window) - max(map(window.count, set(window))) < _MIN_OTHERS
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 __all__ = ["cost", "page_size_for"]
 
 SIZES = (4096, 8192, 16384, 32768, 65536)
-_GOOD = 1.15  # bytes on disk for a byte of the row; the row of `records` comes on top
+_GOOD = 1.18  # bytes on disk for a byte of the row, less what the row of `records` takes besides the payload
+_RECORD = 36
 _SHORT = 16  # bytes that a row may take in any case: of short rows, no page size saves these
 _SLOT = 4  # bytes of a slot up to 2^28, as SQLite writes it
 _SEALED = 36 + 200  # of a sealed record: the seal, and id, subject and payload as they may be
@@ -20,11 +21,11 @@ _SEALED = 36 + 200  # of a sealed record: the seal, and id, subject and payload 
 def page_size_for(dim: int, *, sealed: bool) -> int:
     """The page size of a store of this dimension.
 
-    >>> page_size_for(128, sealed=False), page_size_for(512, sealed=False)
-    (4096, 16384)
+    >>> page_size_for(100, sealed=False), page_size_for(512, sealed=False)
+    (8192, 16384)
     """
     row = 4 * dim + (_SEALED if sealed else 0)
-    good = max(_GOOD * row, row + _SHORT)
+    good = max(_GOOD * row - (0 if sealed else _RECORD), row + _SHORT)
     costs = {size: cost(row, size) for size in SIZES}
     return next((size for size in SIZES if costs[size] <= good), min(SIZES, key=lambda size: costs[size]))
 
