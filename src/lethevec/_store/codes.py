@@ -27,6 +27,7 @@ from ..errors import IncompleteWriteError, StoreLockedError
 from .batch import Stored, as_arrays
 from .connection import translated
 from .lookup import in_parts, marks
+from .tables import require_ascending
 
 if TYPE_CHECKING:
     from .session import Session
@@ -198,7 +199,9 @@ class Codes:
             f"SELECT r.slot FROM {self._tables.main_table} AS r LEFT JOIN main.codes AS c ON c.slot = r.slot "
             "WHERE r.slot > ? AND c.slot IS NULL ORDER BY r.slot LIMIT ?"
         )
-        return [slot for (slot,) in self._connection.execute(sql, (after, _PART))]
+        slots = [slot for (slot,) in self._connection.execute(sql, (after, _PART))]
+        require_ascending(slots, after + 1)
+        return slots
 
     # --- As a participant in transactions ----------------------------------------------------------------------------
 

@@ -93,11 +93,15 @@ class StoreLedger:
         """The waiting erasures by number."""
         rows = self._session.connection.execute("SELECT number, draft FROM erasures ORDER BY number").fetchall()
         try:
-            return {number: json.loads(draft) for number, draft in rows}
-        except (ValueError, TypeError) as error:
+            drafts = {number: json.loads(draft) for number, draft in rows}
+            for draft in drafts.values():
+                if type(draft["kind"]) is not str or type(draft["body"]) is not dict:
+                    raise TypeError("not a kind and a body")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FormatError(
                 f"{self._session.path}: expected drafts of receipts, got something else ({error})"
             ) from None
+        return drafts
 
     def waiting_count(self) -> int:
         """How many erasures wait."""

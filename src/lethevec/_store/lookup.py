@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
-from ..errors import UnknownIdError
+from ..errors import FormatError, UnknownIdError
 from .batch import read_payload
 from .ids import STRING_NUMBERS, Id, number_of
 
@@ -43,6 +44,7 @@ def known_slots(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int]:
 def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
     """Up to `limit` slots and ids in the order of ids (see `ids`): those after one, which need not be there."""
     found: list[tuple[int, Id]] = []
+    keys = [] if after is None else [(isinstance(after, str), after)]
     if not isinstance(after, str):
         least = -1 if after is None else after
         for condition in (
@@ -53,7 +55,12 @@ def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> li
             found += connection.execute(sql, (least, limit - len(found))).fetchall()
         after = ""
     sql = "SELECT slot, name FROM records WHERE name IS NOT NULL AND name > ? ORDER BY name LIMIT ?"
-    return found + connection.execute(sql, (after, limit - len(found))).fetchall()
+    found += connection.execute(sql, (after, limit - len(found))).fetchall()
+    # Who reads on after the last one of them must come to an end.
+    keys += [(type(id) is str, id) for _, id in found]
+    if not {type(id) for _, id in found} <= {int, str} or any(b <= a for a, b in pairwise(keys)):
+        raise FormatError("records: expected ids in their order, got others: the file is damaged")
+    return found
 
 
 def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[tuple[int, Id]]:

@@ -35,6 +35,7 @@ __all__ = ["Mirror"]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _PART = 8192
+_ATTEMPTS = 100  # reads that lose a race against a writer before a damaged file is the likelier cause
 
 
 class Mirror:
@@ -92,7 +93,9 @@ class Mirror:
         had = self._last_slot
         connection = self._tables.connection
         with Progress(expected or None, "loading", unit="records") as progress:
+            idle = 0  # rounds in which nothing was found, although something should be there
             while True:
+                before = self._last_slot
                 self._read_new(progress)
                 connection.execute("BEGIN")
                 try:
@@ -102,6 +105,11 @@ class Mirror:
                 finally:
                     connection.execute("ROLLBACK")
                 if not complete:
+                    idle = idle + 1 if self._last_slot == before else 0
+                    if idle == _ATTEMPTS:
+                        raise FormatError(
+                            f"{self._path}: expected records that can be read, got some that cannot: damaged"
+                        )
                     continue
                 self._moved |= self._codes.gain_moved()
                 if present:
@@ -164,6 +172,8 @@ class Mirror:
     def _present(self, connection: sqlite3.Connection) -> dict[int, I64]:
         """The slots that are left in each bucket from which something went."""
         changed = connection.execute("SELECT bucket FROM removals WHERE version > ?", (self._version,)).fetchall()
+        if not all(type(bucket) is int and 0 <= bucket < (1 << 62) // BUCKET for (bucket,) in changed):
+            raise FormatError(f"{self._path}: expected numbers of buckets in the list of removals, got others: damaged")
         return {bucket: np.array(self._tables.slots_in(bucket), dtype=np.int64) for (bucket,) in changed}
 
     def _drop_missing(self, present: dict[int, I64], had: int) -> None:

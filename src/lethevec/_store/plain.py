@@ -12,7 +12,7 @@ from .._forgetting.residue import Needle, Source
 from ..errors import FormatError
 from .batch import Stored
 from .lookup import in_parts, marks
-from .tables import BUCKET, KEPT, Read, note_removals
+from .tables import BUCKET, KEPT, Read, note_removals, require_ascending
 
 __all__ = ["PlainTables"]
 
@@ -53,7 +53,9 @@ class PlainTables:
     def read_from(self, number: int, limit: int) -> list[Stored]:
         """Up to `limit` records with numbers from this one on, by ascending number."""
         sql = f"SELECT {_COLUMNS} {_FROM} WHERE r.number >= ? ORDER BY r.number LIMIT ?"
-        return _stored(self.connection.execute(sql, (number, limit)).fetchall())
+        found = _stored(self.connection.execute(sql, (number, limit)).fetchall())
+        require_ascending([record.number for record in found], number)
+        return found
 
     def read_new(self, after: int, limit: int) -> Read | None:
         """Up to `limit` records above a slot, by ascending slot; None if there are none."""
@@ -65,6 +67,7 @@ class PlainTables:
         if not part:
             return None
         slots, numbers, vectors = map(list, zip(*part, strict=True))
+        require_ascending(slots, after + 1)
         return Read(slots[-1], slots, numbers, vectors)
 
     def newer(self, slot: int) -> bool:

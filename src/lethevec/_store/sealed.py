@@ -31,7 +31,7 @@ from .ids import number_of
 from .lookup import in_parts, marks
 from .records_table import create_records, record_indexes
 from .sealing import CODE, OVERHEAD, is_sealed, key_number, seal, unseal
-from .tables import BUCKET, KEPT, Read, note_removals
+from .tables import BUCKET, KEPT, Read, note_removals, require_ascending
 from .vault import STATES, Vault, VaultBlocks
 
 __all__ = ["SealedTables"]
@@ -79,6 +79,7 @@ class SealedTables:
         found = self.connection.execute(sql, (after, limit)).fetchall()
         if not found:
             return None
+        require_ascending([slot for slot, _ in found], after + 1)
         records = self._stored(found)
         read = {record.slot for record in records}
         for slot, sealed in found:
@@ -105,7 +106,9 @@ class SealedTables:
     def read_from(self, number: int, limit: int) -> list[Stored]:
         """Up to `limit` records with numbers from this one on, by ascending number."""
         sql = f"SELECT v.slot, v.record {_FROM} WHERE r.number >= ? ORDER BY r.number LIMIT ?"
-        return self._stored(self.connection.execute(sql, (number, limit)).fetchall())
+        found = self._stored(self.connection.execute(sql, (number, limit)).fetchall())
+        require_ascending([record.number for record in found], number)
+        return found
 
     def slots_in(self, bucket: int) -> list[int]:
         """The slots of a bucket that have a record, ascending."""
@@ -228,6 +231,10 @@ class SealedTables:
             for some in in_parts(wanted):
                 found.update(
                     self.connection.execute(f"SELECT slot, record FROM main.sealed WHERE slot IN ({marks(some)})", some)
+                )
+            if len(found) < len(wanted):
+                raise FormatError(
+                    f"{self.path}: expected every record by its slot, got some that are not there: damaged"
                 )
             target.executemany(
                 "INSERT INTO main.sealed (slot, record) VALUES (?, ?)",

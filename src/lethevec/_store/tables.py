@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from .._forgetting.multiset import MultisetHash
 from .._forgetting.residue import Needle, Source
+from ..errors import FormatError
 from .batch import Stored
 
-__all__ = ["BUCKET", "KEPT", "Read", "RecordTables", "note_removals"]
+__all__ = ["BUCKET", "KEPT", "Read", "RecordTables", "note_removals", "require_ascending"]
 
 BUCKET = 4096  # slots
 # Table, key, column: everything that a file may hold besides records. What is found there too is no residue.
@@ -26,6 +28,14 @@ KEPT = (
     ("main.sqlite_master", "", "sql"),
     ("main.sqlite_master", "", "name"),
 )
+
+
+def require_ascending(keys: Sequence[Any], least: int) -> None:
+    """Refuse rows that are out of order: who reads on after the last one of them might never come to an end."""
+    if not set(map(type, keys)) <= {int}:
+        raise FormatError("records: expected integers for keys, got others: the file is damaged")
+    if keys and (keys[0] < least or any(after <= before for before, after in pairwise(keys))):
+        raise FormatError("records: expected rows by ascending keys, got others: the file is damaged")
 
 
 class Read(NamedTuple):
