@@ -321,6 +321,18 @@ class TestForget:
         assert filled.receipts() == []
 
 
+def test_a_payload_of_megabytes(make, vectors, tmp_path, leftovers, unaccounted):
+    db = make()
+    text = "".join(f"{i:07d} secret" for i in range(300_000))
+    db.add(vectors[:2], ids=["large", "small"], payloads=[{"text": text, "n": 1}, {"n": 2}])
+    assert db.get("large")[0].payload["text"] == text
+    assert db.ids({"n": 1}) == ["large"]
+    assert db.search(vectors[0], k=1)[0][0].payload["text"] == text
+    assert db.verify(db.forget(where={"n": 1}))
+    assert leftovers(tmp_path, vectors=vectors[:1], texts=[text[:40], text[2_000_000:2_000_040], text[-40:]]) == []
+    assert unaccounted(db.path) == {}
+
+
 class TestLoad:
     def test_batches_that_are_none(self, make, vectors):
         db = make()

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from lethevec._store.forgetting import Forgetter
 from lethevec.errors import ErasureIncompleteError, FileError, IdError, IncompleteWriteError, UnsupportedError
 
 BOTH_LAYOUTS = True
@@ -21,6 +22,10 @@ def filled(make, vectors):
     db = make()
     db.add(vectors, ids=NAMES, subjects=[f"subject-{i % 4}" for i in range(40)], payloads=[{"n": i} for i in range(40)])
     return db
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def everything(db, queries):
@@ -124,6 +129,22 @@ class TestCommit:
             receipt.to_json()
         reader.close()
         assert [r.records for r in filled.complete_erasures()] == [1]
+
+    def test_an_interrupt_just_after_the_commit(self, filled, vectors, monkeypatch):
+        """The changes are there, and so are the receipts: in the chain, at the next call."""
+        keep = Forgetter.keep_promises
+        with monkeypatch.context() as patch:
+            patch.setattr(Forgetter, "keep_promises", interrupt)
+            with pytest.raises(KeyboardInterrupt), filled.transaction():
+                filled.forget(NAMES[:3])
+        assert keep is Forgetter.keep_promises
+        assert NAMES[0] not in filled
+        filled.search(vectors[0])
+        assert [receipt.records for receipt in filled.receipts()] == [3]
+        with filled.transaction():
+            receipt = filled.forget(NAMES[5:7])
+        assert receipt.records == 2
+        assert filled.verify(receipt)
 
 
 class TestRollback:

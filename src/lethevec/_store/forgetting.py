@@ -132,7 +132,9 @@ class Forgetter:
                 receipt.sign(signed[number])
 
     def mark(self) -> frozenset[int]:
-        """Which receipts are promised."""
+        """Which receipts are promised. An interrupt just after a commit may have left some; the chain has them."""
+        if not self._session.in_transaction:
+            self._promised = {}
         return frozenset(self._promised)
 
     def undo(self, mark: Any) -> None:
