@@ -11,6 +11,7 @@
 | `collections` | `collections`, `access`, `hold`, `block` |
 | `proof` | `verify`, `receipts` |
 | `about` | `info`, `doctor` |
+| `serving` | `serve`, `keys`, `audit` |
 | `running` | `bench`, `demo`, `completion` |
 
 Exit codes: 0 done; 1 refused, or a check failed; 2 wrong usage; 3 an optional package is missing; 4 records are

@@ -1,0 +1,266 @@
+"""Erasure and a person's rights: `forget` in one collection or in all, `access`, `expire`, `hold`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from .. import fields, schemas
+from ..calls import Answer, Call, Operation
+from ..problems import Problem
+
+__all__ = ["OPERATIONS"]
+
+
+def receipt_answer(call: Call, receipt: Any) -> Answer:
+    """What an erasure answers: how many records, and the receipt, whose number is in a header as well."""
+    records = receipt["records"]
+    call.core.metrics.erased.inc(records)
+    call.facts |= {"records": records, "receipt": receipt.sequence}
+    return Answer({"records": records, "receipt": receipt.fields}, receipt=receipt.sequence)
+
+
+async def _forget(call: Call) -> Answer:
+    core = call.core
+    collection = core.collection(call)
+    body = await call.json()
+    ids = fields.ids(body, core.settings.max_batch, needed=False)
+    subject = fields.text(body, "subject")
+    where = fields.mapping(body, "where")
+    if sum(one is not None for one in (ids, subject, where)) != 1:
+        raise Problem(422, "field", "body: expected one of ids, subject and where")
+    arguments: dict[str, Any] = {}
+    if subject is not None:
+        arguments["subject"] = subject
+        call.facts["subject"] = core.audit.subject(subject)
+    if where is not None:
+        arguments["where"] = where
+    if ids is not None:
+        arguments["ids"] = ids
+        call.facts["ids"] = core.audit.ids(ids)
+    if fields.boolean(body, "ignore_unknown"):
+        arguments["ignore_unknown"] = True
+    if fields.boolean(body, "dry_run"):
+        would = await core.read(call.collection, lambda: collection.forget(**arguments, dry_run=True))
+        call.facts["dry_run"] = True
+        return Answer({"records": would.records, "receipt": None, "ids": would.ids, "missing": would.missing})
+    timeout = core.settings.timeout
+    receipt = await core.write(call.collection, lambda: collection.forget(**arguments, timeout=timeout))
+    return receipt_answer(call, receipt)
+
+
+async def _forget_everywhere(call: Call) -> Answer:
+    core = call.core
+    body = await call.json()
+    subject = fields.needed_text(body, "subject")
+    call.facts["subject"] = core.audit.subject(subject)
+    arguments: dict[str, Any] = {"subject": subject}
+    for name in ("block", "ignore_unknown"):
+        if fields.boolean(body, name):
+            arguments[name] = True
+    if fields.boolean(body, "dry_run"):
+
+        def count() -> int:
+            return sum(core.db.collection(name).count(subject=subject) for name in core.db.collections())
+
+        call.facts["dry_run"] = True
+        return Answer({"records": await core.read(None, count), "receipt": None})
+    return receipt_answer(
+        call, await core.write(None, lambda: core.db.forget(**arguments, timeout=core.settings.timeout))
+    )
+
+
+async def _access(call: Call) -> Answer:
+    core = call.core
+    subject = fields.needed_text(await call.json(), "subject")
+    call.facts["subject"] = core.audit.subject(subject)
+    held = await core.read(None, lambda: core.db.access(subject))
+    call.facts["records"] = len(held)
+    return Answer(held.to_dict())
+
+
+async def _hold(call: Call) -> Answer:
+    core = call.core
+    body = await call.json()
+    subject = fields.needed_text(body, "subject")
+    reason = fields.needed_text(body, "reason")
+    call.facts["subject"] = core.audit.subject(subject)
+    entry = await core.write(None, lambda: core.db.hold(subject, reason))
+    return Answer({"receipt": entry.fields}, receipt=entry.sequence)
+
+
+async def _lift(call: Call) -> Answer:
+    core = call.core
+    body = await call.json()
+    hold = fields.needed_text(body, "hold", 100)
+    reason = fields.needed_text(body, "reason")
+    entry = await core.write(None, lambda: core.db.lift(hold, reason))
+    return Answer({"receipt": entry.fields}, receipt=entry.sequence)
+
+
+async def _holds(call: Call) -> Answer:
+    core = call.core
+    subject = fields.text(await call.json(), "subject")
+    if subject is not None:
+        call.facts["subject"] = core.audit.subject(subject)
+    found = await core.read(None, lambda: core.db.holds(subject))
+    return Answer({"holds": [asdict(hold) for hold in found]})
+
+
+def _fencing(method: str) -> Callable[[Call], Awaitable[Answer]]:
+    async def fence(call: Call) -> Answer:
+        core = call.core
+        body = await call.json()
+        subject = fields.needed_text(body, "subject")
+        reason = fields.needed_text(body, "reason")
+        call.facts["subject"] = core.audit.subject(subject)
+        entry = await core.write(None, lambda: getattr(core.db, method)(subject, reason))
+        return Answer({"receipt": entry.fields}, receipt=entry.sequence)
+
+    return fence
+
+
+_IGNORE = {"type": "boolean", "description": "records that are not there are no error"}
+_DRY = {"type": "boolean", "description": "say what would go, and erase nothing"}
+_HELD = schemas.object_of({"receipt": schemas.RECEIPT}, ("receipt",))
+_HOLD = schemas.object_of(
+    {
+        "id": {"type": "string"},
+        "reason": {"type": "string"},
+        "since": {"type": "string"},
+        "subject": {"type": ["string", "null"]},
+    },
+    ("id", "reason", "since"),
+)
+_ACCESS = schemas.object_of(
+    {
+        "format": {"type": "string"},
+        "subject": {"type": "string"},
+        "asked_at": {"type": "string"},
+        "collections": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "object"}}},
+        "receipts": {"type": "array", "items": schemas.RECEIPT},
+        "holds": {"type": "array", "items": {"type": "object"}},
+        "blocked_since": {"type": ["string", "null"]},
+    },
+    ("subject", "collections", "receipts", "holds", "blocked_since"),
+)
+_REASON = {"type": "string", "minLength": 1}
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/v1/collections/{collection}/forget",
+        "forget",
+        "erase",
+        "Forget records by ids, subject or filter, and give one receipt.",
+        _forget,
+        writes=True,
+        sealed=True,
+        body=schemas.object_of(
+            {
+                "ids": schemas.IDS,
+                "subject": schemas.SUBJECT,
+                "where": schemas.WHERE,
+                "dry_run": _DRY,
+                "ignore_unknown": _IGNORE,
+            }
+        ),
+        answer=schemas.FORGOTTEN,
+        statuses=(202, 404, 413, 422, 423, 507),
+    ),
+    Operation(
+        "POST",
+        "/v1/forget",
+        "forget everywhere",
+        "erase",
+        "Forget a person in every collection, with one receipt.",
+        _forget_everywhere,
+        writes=True,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of(
+            {
+                "subject": schemas.SUBJECT,
+                "dry_run": _DRY,
+                "ignore_unknown": _IGNORE,
+                "block": {"type": "boolean", "description": "refuse later writes for this person"},
+            },
+            ("subject",),
+        ),
+        answer=schemas.FORGOTTEN,
+        statuses=(202, 404, 422, 423, 507),
+    ),
+    Operation(
+        "POST",
+        "/v1/access",
+        "access",
+        "read",
+        "Everything that is held of a person, in every collection.",
+        _access,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of({"subject": schemas.SUBJECT}, ("subject",)),
+        answer=_ACCESS,
+        statuses=(404, 422),
+    ),
+    Operation(
+        "POST",
+        "/v1/hold",
+        "hold",
+        "hold",
+        "Keep a person's records from being erased, until the hold is lifted.",
+        _hold,
+        writes=True,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of({"subject": schemas.SUBJECT, "reason": _REASON}, ("subject", "reason")),
+        answer=_HELD,
+        statuses=(404, 409, 422),
+    ),
+    Operation(
+        "POST",
+        "/v1/lift",
+        "lift",
+        "hold",
+        "End a hold, by the id that its receipt has.",
+        _lift,
+        writes=True,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of({"hold": {"type": "string", "minLength": 1}, "reason": _REASON}, ("hold", "reason")),
+        answer=_HELD,
+        statuses=(404, 409, 422),
+    ),
+    Operation(
+        "POST",
+        "/v1/holds",
+        "holds",
+        "hold",
+        "The holds in force, of one person or all.",
+        _holds,
+        everywhere=True,
+        body=schemas.object_of({"subject": schemas.SUBJECT}),
+        answer=schemas.object_of({"holds": {"type": "array", "items": _HOLD}}, ("holds",)),
+    ),
+    *(
+        Operation(
+            "POST",
+            f"/v1/{method}",
+            method,
+            "erase",
+            summary,
+            _fencing(method),
+            writes=True,
+            sealed=True,
+            everywhere=True,
+            body=schemas.object_of({"subject": schemas.SUBJECT, "reason": _REASON}, ("subject", "reason")),
+            answer=_HELD,
+            statuses=(404, 409, 422),
+        )
+        for method, summary in (
+            ("block", "Refuse to write for a person, until they are unblocked."),
+            ("unblock", "Allow to write for a person again."),
+        )
+    ),
+)

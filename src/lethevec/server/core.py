@@ -1,0 +1,199 @@
+"""What the requests of one process share: collections, keys, limits, logs; and the work between requests.
+
+SQLite and the index block, so calls that may take long run in threads. A search of few queries takes less time than
+handing it to a thread, so it runs at once, unless a write to the same collection is going on and would make it wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lethevec
+from lethevec.errors import ErasureIncompleteError, LethevecError
+
+from .audit import AuditLog, Signer
+from .calls import LATE, Answer, Call
+from .keys import Door, KeyFile
+from .limits import Budget, Rates
+from .logs import Logs
+from .metrics import Metrics
+from .problems import Problem
+from .processes import Control, Forwarder
+from .repeats import Repeats
+from .settings import Settings
+from .wiping import wipe_receive_buffer
+
+__all__ = ["Core"]
+
+T = TypeVar("T")
+_BEAT = 0.5  # seconds between two rounds of the work that nobody waits for
+_READERS = 8  # threads for reads that take long
+
+
+class Core:
+    """One process of the server. `role` is "writer" or "reader-1", ..."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        role: str = "writer",
+        together: Path | None = None,
+    ) -> None:
+        """Open everything. `together` is the folder where processes meet; readers forward what they may not do."""
+        state = settings.state_folder
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.settings = settings
+        self.role = role
+        self.writes = role == "writer"
+        self.control = None if together is None else Control(together, role)
+        self.forward = None if together is None or self.writes else Forwarder(together)
+        self.logs = Logs(settings.log, role)
+        self.door = Door(KeyFile(state))
+        settings.check_reach(has_keys=self.door.closed)
+        self.db = lethevec.connect(settings.folder, read_only=not self.writes)
+        self.signer = Signer.open(state)
+        self.audit = AuditLog(state, role, self.signer)
+        self.repeats = Repeats(state) if self.writes else None
+        self.metrics = Metrics(role)
+        # Callers reach one of the readers, which count for themselves, or the writer if it is alone.
+        rate = 0.0 if together is not None and self.writes else settings.rate / max(1, settings.workers)
+        self.rates = Rates(rate, max(1, settings.burst // max(1, settings.workers)))
+        self.requests = Budget(settings.max_in_flight, settings.max_wait, "requests")
+        self.bodies = Budget(settings.max_bodies, settings.max_wait, "bytes of requests")
+        self.reading: dict[asyncio.Task[Any], float] = {}  # requests whose body is awaited, and since when
+        self.stopping = False
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
+        self._writers = ThreadPoolExecutor(4, thread_name_prefix="write")
+        self._handles: dict[str, Any] = {}  # the catalog is a file; asking it takes longer than a small search
+        self._writing: Counter[str | None] = Counter()
+        self._task: asyncio.Task[None] | None = None
+
+    def collection(self, call: Call) -> Any:
+        """The collection that a request names."""
+        assert call.collection is not None
+        known = self._handles.get(call.collection)
+        if known is not None and not known.closed:
+            return known
+        try:
+            self._handles[call.collection] = self.db.collection(call.collection)
+            return self._handles[call.collection]
+        except LethevecError:
+            if call.collection in self.db.collections():
+                raise
+            raise Problem(404, "collection", "expected a collection that is there") from None
+
+    async def read(self, collection: str | None, function: Callable[[], T], *, short: bool = False) -> T:
+        """Do something that changes nothing; `short`: at once if no write is in its way."""
+        if short and not self._writing[collection] and not self._writing[None]:
+            return function()
+        future = asyncio.get_running_loop().run_in_executor(self._readers, function)
+        try:
+            return await asyncio.wait_for(future, self.settings.timeout)
+        except asyncio.TimeoutError:
+            raise Problem(504, "slow", "expected an answer in time; ask for less") from None
+
+    async def write(self, collection: str | None, function: Callable[[], T]) -> T:
+        """Do something that changes records. It is never abandoned: the answer says what has happened."""
+        self._writing[collection] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writers, function)
+        finally:
+            self._writing[collection] -= 1
+
+    def incomplete(self, call: Call, error: ErasureIncompleteError) -> Answer:
+        """202: no answer has the records any more, but bytes of them are in a file. `Location` says where to ask."""
+        last = self.last_receipt()
+        where = f"/v1/erasures/{last}"
+        call.facts["pending"] = error.pending
+        content = {"status": "waiting", "pending": error.pending, "ask": where}
+        return Answer(content, 202, headers=((b"location", where.encode()), (b"retry-after", b"1")))
+
+    def last_receipt(self) -> int:
+        """The number of the newest receipt."""
+        chain = self.db.receipts(all_kinds=True)
+        return chain[-1].sequence if chain else 0
+
+    async def take_up(self) -> None:
+        """Readers: see what the writer has done, and drop what was forgotten from memory."""
+        await wipe_receive_buffer()
+        await asyncio.get_running_loop().run_in_executor(self._readers, self._refresh)
+
+    def changed(self) -> None:
+        """Collections were dropped or have other names: look again."""
+        self._handles = {}
+
+    def _refresh(self) -> None:
+        self.changed()
+        for name in self.db.collections():
+            with suppress(LethevecError):
+                len(self.db.collection(name))
+
+    def own_metrics(self) -> bytes:
+        """The metrics of this process."""
+        self.metrics.in_flight.set(self.requests.used)
+        self.metrics.body_bytes.set(self.bodies.used)
+        records = {}
+        if self.writes:
+            self.metrics.pending.set(self.db.pending_erasures())
+            for name in self.db.collections():
+                with suppress(LethevecError):
+                    records[name] = len(self.db.collection(name))
+        return self.metrics.text(records)
+
+    async def erased(self) -> None:
+        """After an erasure, before its answer: no other process holds the records any more."""
+        await wipe_receive_buffer()
+        if self.control is not None and self.writes:
+            await self.control.tell_readers()
+
+    async def start(self) -> None:
+        """Begin the work between requests."""
+        if self.control is not None:
+            await self.control.start(self)
+        self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    async def stop(self) -> None:
+        """End it, and close everything."""
+        self.stopping = True
+        if self.control is not None:
+            await self.control.stop()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._readers.shutdown(wait=True)
+        self._writers.shutdown(wait=True)
+        self.db.close()
+        self.audit.close()
+        if self.repeats is not None:
+            self.repeats.close()
+        self.logs.flush()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT)
+            self.logs.flush()
+            late = time.monotonic() - self.settings.timeout
+            for task in [task for task, since in self.reading.items() if since < late]:
+                task.cancel(LATE)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._readers, self._round)
+            except LethevecError as error:
+                self.logs.failure(error, "between requests")
+
+    def _round(self) -> None:
+        """Seal the audit log; readers take up (and wipe) what was forgotten; the writer finishes what waits."""
+        self.audit.flush()
+        if not self.writes:
+            self._refresh()
+            return
+        if self.db.pending_erasures():
+            with suppress(ErasureIncompleteError):
+                self.db.complete_erasures(timeout=0.0)
