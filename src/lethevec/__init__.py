@@ -18,6 +18,7 @@ from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
+    from ._client import AsyncClient, Client
     from ._collections import Access, Database, Hold, connect, restore
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
@@ -29,7 +30,9 @@ __all__ = [
     "KEEP",
     "Access",
     "Anchor",
+    "AsyncClient",
     "Auto",
+    "Client",
     "Config",
     "CpuInfo",
     "Database",
@@ -63,6 +66,8 @@ __all__ = [
 _LATER = {
     "Access": "_collections",
     "Anchor": "_forgetting.anchors",
+    "AsyncClient": "_client",
+    "Client": "_client",
     "Database": "_collections",
     "Hold": "_collections",
     "Preview": "_store",

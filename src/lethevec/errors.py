@@ -18,6 +18,8 @@
     ├── BlockedError                        a subject for whom nothing may be written
     ├── ErasureIncompleteError              the records are unfindable, but bytes of them are still in a file
     ├── ReceiptError (also a ValueError)    something that is not a receipt, or is not of a form this version knows
+    ├── ServerError                         a server that cannot be reached, is too busy, or failed
+    │   └── AccessError                     the key is unknown to the server, or may not do this
     ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
     └── UnsupportedError                    the configuration has no such operation (reconstruct for simhash, ...)
 
@@ -27,6 +29,7 @@ A refused call leaves everything as it was.
 from __future__ import annotations
 
 __all__ = [
+    "AccessError",
     "BlockedError",
     "DownloadError",
     "ErasureIncompleteError",
@@ -43,6 +46,7 @@ __all__ = [
     "MissingDependencyError",
     "ParameterError",
     "ReceiptError",
+    "ServerError",
     "StoreLockedError",
     "UnknownIdError",
     "UnsupportedError",
@@ -148,3 +152,16 @@ class ErasureIncompleteError(LethevecError):
 
 class ReceiptError(LethevecError, ValueError):
     """Something that is not a receipt, or is not of a form that this version knows."""
+
+
+class ServerError(LethevecError):
+    """A server that cannot be reached, is too busy, or failed. `status` is that of its answer, 0 if there was none."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        """Keep the status beside the message."""
+        super().__init__(message)
+        self.status = status
+
+
+class AccessError(ServerError):
+    """The key is unknown to the server, or may not do this."""
