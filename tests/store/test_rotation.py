@@ -107,7 +107,7 @@ def test_a_crash_in_the_middle(make, vectors, tmp_path, monkeypatch, step):
 
     monkeypatch.setattr(KeyRing, "save", dying_save)
     if step == 2:
-        monkeypatch.setattr("lethevec._store.ledger._insert", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr("lethevec._store.chain.Chain.insert", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         db.rotate_keys()
     monkeypatch.undo()
@@ -120,7 +120,7 @@ def test_a_crash_in_the_middle(make, vectors, tmp_path, monkeypatch, step):
 
 
 def test_a_crash_between_making_the_store_and_its_keys(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("lethevec._store.ledger._insert", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("lethevec._store.chain.Chain.insert", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         make()
     monkeypatch.undo()
