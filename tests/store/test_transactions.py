@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from lethevec import Auto, Pivots
 from lethevec._store.forgetting import Forgetter
 from lethevec.errors import ErasureIncompleteError, FileError, IdError, IncompleteWriteError, UnsupportedError
 
@@ -165,6 +166,28 @@ class TestRollback:
         filled.close()
         again = make()
         assert len(again) == 39
+
+    @pytest.mark.parametrize(
+        "index",
+        [
+            {"source": Auto(pivots_from=38, pivots=Pivots(cell_size=4, refine=True))},
+            {"source": "tables"},
+            {"family": "usr", "bits": 64},
+            {"keep_vectors": False},
+        ],
+        ids=["auto", "tables", "codes", "no vectors in memory"],
+    )
+    def test_every_kind_of_index_is_put_back(self, make, vectors, index):
+        db = make(index=index)
+        scales = 2.0 ** np.arange(40)[:, None] % 7 + 0.5
+        db.add(vectors * scales, ids=NAMES, subjects=["subject-1"] * 40, payloads=[{"n": i} for i in range(40)])
+        before = everything(db, vectors)
+        with pytest.raises(ZeroDivisionError), db.transaction():
+            change(db, vectors)
+            raise ZeroDivisionError
+        assert everything(db, vectors) == before
+        receipt = db.forget(NAMES[7])
+        assert db.verify(receipt)
 
     def test_an_interrupt(self, filled, vectors):
         before = everything(filled, vectors)
