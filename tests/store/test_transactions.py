@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -288,28 +289,62 @@ class TestRefused:
             pass
 
 
-def test_other_threads_wait_and_see_all_or_nothing(filled, vectors):
-    """A search that ran while a transaction was taken back does not report what it saw then."""
+@pytest.mark.parametrize("commit", [False, True], ids=["rolled back", "committed"])
+def test_other_threads_see_all_or_nothing(filled, vectors, commit):
+    """Without a pause between transactions: a search that ran into one is done again, and comes to an end."""
     stop = threading.Event()
     wrong: list = []
+    seen = [0]
 
     def look() -> None:
         while not stop.is_set():
-            ids = [hit.id for hit in filled.search(vectors[0], k=50)[0]]
-            if len(ids) != 40 or NAMES[0] not in ids or "new" in ids:
+            try:
+                ids = {hit.id for hit in filled.search(vectors[0], k=60)[0]}
+            except Exception as error:  # so that the test says so
+                wrong.append(error)
+                return
+            seen[0] += 1
+            # Every transaction takes one record for each that it puts in.
+            if len(ids) != 40 or (not commit and ids != set(NAMES)):
                 wrong.append(ids)
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
-        for _ in range(15):
-            with pytest.raises(ZeroDivisionError), filled.transaction():
-                filled.add(vectors[:1], ids=["new"])
-                filled.forget(NAMES[0])
-                raise ZeroDivisionError
+        for turn in range(40):
+            with nullcontext() if commit else pytest.raises(ZeroDivisionError), filled.transaction():
+                filled.add(vectors[:1] * (2 + turn), ids=[f"new-{turn}"])
+                filled.update([None], ids=[NAMES[39 - turn]])
+                if not commit:
+                    raise ZeroDivisionError
     finally:
         stop.set()
         for thread in threads:
             thread.join()
     assert wrong == []
+    assert seen[0] > 0
+
+
+def test_other_threads_see_a_load_as_a_whole(make):
+    rng = np.random.default_rng(4)
+    db = make(dim=16)
+    stop = threading.Event()
+    counts: set[int] = set()
+
+    def look() -> None:
+        while not stop.is_set():
+            counts.add(len(db.search(np.ones(16), k=4000)[0]))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for turn in range(3):
+            first = turn * 1000
+            db.load(
+                {"vectors": rng.normal(size=(50, 16)), "ids": range(i, i + 50)} for i in range(first, first + 1000, 50)
+            )
+    finally:
+        stop.set()
+        thread.join()
+    assert counts <= {0, 1000, 2000, 3000}

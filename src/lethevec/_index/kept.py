@@ -1,4 +1,4 @@
-"""Codes that somebody keeps beside the vectors, so that an index is filled again without making them anew.
+"""Codes that somebody keeps beside the vectors, so that an index is filled again without making them a second time.
 
 What is kept of a record is
 
@@ -7,7 +7,7 @@ What is kept of a record is
 `gain` is the step of the grid on which the mean norm lies (see `gain`), 0 where the gain does not follow the records.
 `check` is a hash of the encoder (configuration, gain, every number of its tables), the record's vector and the other
 fields. A kept code is used only if its check is right: made from this vector, by this very encoder. All others are made
-anew, so whatever stands in a file, an index filled from it equals one to which the vectors were added; unless somebody
+again, so whatever stands in a file, an index filled from it equals one to which the vectors were added; unless somebody
 who can write to the file has made a wrong code with a right check, which `differing` finds.
 """
 
@@ -102,7 +102,7 @@ class KeptCodes:
             return index._gain.catch_up(index._native, resolve_threads(None))
 
     def differing(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> int:
-        """How many of these kept codes are there and are not what their vectors give, made anew."""
+        """How many of these kept codes are there and are not what their vectors give."""
         expected = _rows(self._encoded(vectors, ids))
         return sum(row is not None and row != right for row, right in zip(kept, expected, strict=True))
 
@@ -112,7 +112,7 @@ class KeptCodes:
         return _rows(np.ascontiguousarray(packed[:, _CHECK + _HEAD :]))
 
     def _encoded(self, vectors: F32, ids: I64) -> U8:
-        """What would be kept of vectors, made anew."""
+        """What would be kept of vectors."""
         index, config = self._index, self._index.config
         with index._changing.unchanged(), index._passing(vectors) as x:
             encoder = index._gain.encoder()

@@ -148,16 +148,16 @@ class Mirror:
             slots = [slots[place] for place in whole]
             numbers = [numbers[place] for place in whole]
             vectors = [vectors[place] for place in whole]
-        made, rows = as_arrays(numbers, vectors, self.index.dim, self._path)
+        made, arrays = as_arrays(numbers, vectors, self.index.dim, self._path)
         if not len(made):
             return
         try:
             try:
-                encoded = self._codes.load(self.index, slots, made, rows)
+                encoded = self._codes.load(self.index, slots, made, arrays)
                 if not self._follows:
                     self._encoded += encoded
             except IdError:
-                self._replace(made, rows)
+                self._replace(made, arrays)
         except InputError as error:  # it took them once, so the file has changed since
             raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
 

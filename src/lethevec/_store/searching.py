@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ __all__ = ["Searcher"]
 
 I64 = npt.NDArray[np.int64]
 _ATTEMPTS = 100  # searches that lose a race against a forget before a damaged file is the likelier cause
+_PATIENCE = 3  # of them, those during which other threads may change records
 
 
 class Searcher:
@@ -43,20 +45,21 @@ class Searcher:
         With a radius, those within it alone.
         """
         session = self._session
-        for _ in range(_ATTEMPTS):
-            with session.guard, translated(session.path):
-                catch_up()
-                undone = session.undone
-                allow = self._selector.numbers(selection)
-            found = search(allow)
-            if radius is not None:
-                found = _within(found, radius)
-            with session.guard, translated(session.path):
-                hits = self._reader.described(found) if session.undone == undone else None
+        for attempt in range(_ATTEMPTS):
+            # Nearly always the first one does. Against a thread that changes records without a pause, others wait.
+            with session.guard if attempt >= _PATIENCE else nullcontext():
+                with session.guard, translated(session.path):
+                    catch_up()
+                    epoch = session.epoch
+                    allow = self._selector.numbers(selection)
+                found = search(allow)
+                if radius is not None:
+                    found = _within(found, radius)
+                with session.guard, translated(session.path):
+                    hits = self._reader.described(found) if session.epoch == epoch else None
             if hits is not None:
                 return hits
-            # A record went between the two steps, or changes that the search may have seen were taken back: the answer
-            # could be wrong, so search again.
+            # A record went between the two steps, or the search may have seen the middle of a transaction.
         raise FormatError(
             f"{session.path}: expected every record of the index in the tables, got some that are not there"
         )

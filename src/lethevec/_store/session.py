@@ -68,7 +68,9 @@ class Session:
         self.timeout = timeout
         self.guard = ProcessLock()
         self.closed = False
-        self.undone = 0  # how many transactions were rolled back
+        #: Changes when a transaction ends in whose middle the index was in no state that the store ever had: one that
+        #: was rolled back, or that wrote several times.
+        self.epoch = 0
         self.participants: list[Participant] = []
         self._transaction: Transaction | None = None
         self._marked = False  # whether the tables say that pages were rewritten
@@ -219,6 +221,7 @@ class Session:
             self._transaction = outer
 
     def _committed(self, transaction: Transaction) -> None:
+        self.epoch += transaction.state.version - self._state.version > 1
         self._state = transaction.state
         self._transaction = None
         self._marked = True
@@ -228,7 +231,7 @@ class Session:
         return [(participant, participant.mark()) for participant in self.participants]
 
     def _undo(self, marks: list[tuple[Participant, Any]]) -> None:
-        self.undone += 1
+        self.epoch += 1
         for participant, mark in marks:
             with suppress(FileError, sqlite3.Error):
                 participant.undo(mark)
