@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -14,7 +15,7 @@ __all__ = ["KEEP", "Keep", "Record"]
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One record: its id, its vector, (dim,) float32, and in a store its subject and payload.
+    """One record: its id, its vector, (dim,) float32, and in a store its subject, payload and expiry.
 
     >>> record = Record(7, np.array([1.0, 0.0], dtype=np.float32))
     >>> record.id, record.vector.shape, record.subject
@@ -25,6 +26,7 @@ class Record:
     vector: npt.NDArray[np.float32] | None
     subject: str | None = None
     payload: dict[str, Any] | None = None
+    expires: datetime | None = None
 
 
 class Keep(Enum):

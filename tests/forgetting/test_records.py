@@ -15,6 +15,7 @@ records = st.tuples(
     st.binary(max_size=12),
     st.one_of(st.none(), texts),
     st.one_of(st.none(), texts),
+    st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
 )
 
 
@@ -51,7 +52,9 @@ def test_canonical_json_does_not_depend_on_insertion_order():
 @pytest.mark.parametrize("subject", [None, "", "somebody"])
 @pytest.mark.parametrize("payload", [None, '{"a":1}'])
 def test_decoding_gives_back_what_was_encoded(id, subject, payload):
-    assert decode_record(encode_record(id, b"vector", subject, payload)) == (id, b"vector", subject, payload)
+    for expires in (None, 0, 2**62, -1):
+        record = (id, b"vector", subject, payload, expires)
+        assert decode_record(encode_record(*record)) == record
 
 
 @pytest.mark.parametrize(

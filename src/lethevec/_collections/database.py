@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,10 +28,12 @@ from .._forgetting.receipts import Receipt, now
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean
+from .._record import KEEP, Keep
 from .._store import Store
 from .._store.chain import Chain
 from .._store.forking import ProcessLock
 from .._store.ids import check_ids, check_text
+from .._store.retention import Clock, check_clock, check_duration
 from .._store.rules import Rules
 from .._store.store import check_seconds
 from ..errors import (
@@ -71,7 +75,14 @@ class Database:
     """
 
     def __init__(
-        self, folder: Path, *, read_only: bool, keys: Path | None, timeout: float, restoring: bool = False
+        self,
+        folder: Path,
+        *,
+        read_only: bool,
+        keys: Path | None,
+        timeout: float,
+        clock: Clock = time.time,
+        restoring: bool = False,
     ) -> None:
         """Open the folder, and finish what an earlier process has left.
 
@@ -91,7 +102,14 @@ class Database:
             self._rights = Rights(self._catalog, self._chain)
             rules = Rules() if restoring else Rules(self._rights.may_write, self._rights.may_change)
             self._maker = Maker(
-                self._catalog, self._chain, self._requests, keys_path, timeout, rules, drop_unreadable=restoring
+                self._catalog,
+                self._chain,
+                self._requests,
+                keys_path,
+                timeout,
+                rules,
+                clock=clock,
+                drop_unreadable=restoring,
             )
             self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker, self._rights)
             self._checker = Checker(self._catalog, self._chain, self._maker)
@@ -150,25 +168,33 @@ class Database:
         *,
         index: dict[str, Any] | None = None,
         encrypt: bool | None = None,
+        expires: timedelta | Keep | None = KEEP,
     ) -> Store:
         """The collection of that name; it is made if there is none and `dim` is given (see `lethevec.open`).
 
-        The same object is given each time, until it is closed.
+        `expires` is how long its records are kept unless they say otherwise (None: for ever); given for a collection
+        that is there, it holds for what is added from then on. The same object is given each time, until it is closed.
         """
         check_name(name)
         if index is not None and not isinstance(index, dict):
             raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
         if encrypt is not None:
             boolean("encrypt", encrypt)
+        retention = None if isinstance(expires, Keep) else check_duration(expires)
         with self._guard:
             entry = self._catalog.find(name)
             if entry is not None:
-                return self._maker.open(entry, dim, metric, index, encrypt)
+                store = self._maker.open(entry, dim, metric, index, encrypt)
+                if not isinstance(expires, Keep) and retention != store.retention:
+                    seconds = None if retention is None else retention.total_seconds()
+                    self._catalog.write("UPDATE collections SET expires = ? WHERE id = ?", seconds, entry.id)
+                    store.retention = retention
+                return store
             if self.read_only or dim is None:
                 known = ", ".join(self.collections()[:5]) or "none"
                 what = "" if self.read_only else "; dim= makes a new one"
                 raise UnknownIdError(f"name: expected one of the collections ({known}), got {name!r}{what}")
-            return self._maker.make(name, dim, metric, index, encrypt)
+            return self._maker.make(name, dim, metric, index, encrypt, retention)
 
     def drop(self, name: str, *, timeout: float | None = None) -> Receipt:
         """Erase a collection with everything in it, and sign for it. It cannot be undone."""
@@ -254,6 +280,19 @@ class Database:
             return self._eraser.forget(
                 subject, seconds, block=block, ignore_unknown=ignore_unknown, search_all=search_all
             )
+
+    def expire(self, *, skip_held: bool = False, timeout: float | None = None) -> Receipt | None:
+        """Erase the records of all collections whose time has come, with one receipt; None if there are none.
+
+        They are in no answer from their time on; this takes their bytes out of the files. Run it now and then. Records
+        under legal hold are not erased: `HoldError` names the hold, and nothing is erased. With `skip_held` the others
+        are.
+        """
+        boolean("skip_held", skip_held)
+        seconds = self._seconds(timeout)
+        with self._guard:
+            self._catalog.require_writer()
+            return self._eraser.expire(seconds, skip_held=skip_held)
 
     def hold(self, subject: str, reason: str) -> Receipt:
         """Set a legal hold: the records of this subject can be neither changed nor erased until `lift`.
@@ -425,11 +464,13 @@ def connect(
     read_only: bool = False,
     keys: str | os.PathLike[str] | None = None,
     timeout: float = 5.0,
+    clock: Clock = time.time,
 ) -> Database:
     """Open a folder of collections, or make it: the folder must be new, empty or one of ours.
 
     `keys` is where the key file is kept (in the folder unless given); `timeout` is how many seconds to wait for other
-    processes. `lethevec.open` is for a single store in a file.
+    processes; `clock` gives the seconds since 1970, for records that expire (tests set their own). `lethevec.open` is
+    for a single store in a file.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -444,7 +485,11 @@ def connect(
         raise FileError(f"folder: expected a path, got {type(folder).__name__}")
     boolean("read_only", read_only)
     return Database(
-        Path(folder), read_only=read_only, keys=None if keys is None else Path(keys), timeout=check_seconds(timeout)
+        Path(folder),
+        read_only=read_only,
+        keys=None if keys is None else Path(keys),
+        timeout=check_seconds(timeout),
+        clock=check_clock(clock),
     )
 
 

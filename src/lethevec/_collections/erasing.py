@@ -65,6 +65,22 @@ class FolderEraser:
             raise
         return self._finish(request, timeout)
 
+    def expire(self, timeout: float, *, skip_held: bool) -> Receipt | None:
+        """What is due in all collections, with one receipt."""
+        self._try_complete()
+        due = {entry: store for entry in self._catalog.entries() if (store := self._maker.open(entry)).expired()}
+        if not due:
+            return None
+        held = (lambda subject: bool(self._rights.holds(subject))) if skip_held else None
+        wanted = {entry.id: store.due(held) for entry, store in due.items()}
+        entries = [entry for entry, store in due.items() if store.selects(wanted[entry.id])]
+        if not entries:
+            return None
+        head = _head(self._chain.keys.audit, "expiry", None)
+        request = self._requests.begin("expiry", head, [entry.id for entry in entries])
+        self._begin(request, entries, wanted.__getitem__)
+        return self._finish(request, timeout)
+
     def forget_ids(self, by: str, ids: Mapping[str, list[Id]], timeout: float) -> Receipt:
         """Some records of some collections, with one receipt."""
         entries = [entry for entry in self._catalog.entries() if ids.get(entry.id)]

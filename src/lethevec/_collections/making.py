@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from .._durable import sync_folder
 from .._store import Store
 from .._store.chain import Chain
 from .._store.files import StoreFiles
+from .._store.retention import Clock
 from .._store.rules import Rules
 from .._store.session import Session
 from .._store.store import open_store
@@ -34,6 +36,7 @@ class Maker:
         timeout: float,
         rules: Rules,
         *,
+        clock: Clock,
         drop_unreadable: bool,
     ) -> None:
         """Nothing is opened yet."""
@@ -43,6 +46,7 @@ class Maker:
         self._keys = keys
         self._timeout = timeout
         self._rules = rules
+        self._clock = clock
         self._drop_unreadable = drop_unreadable
         self._stores: dict[str, Store] = {}
         self.ledgers: dict[str, CollectionLedger] = {}
@@ -64,16 +68,23 @@ class Maker:
         path = self._catalog.path_of(entry.id)
         if not path.exists():
             raise FileError(f"{path}: expected the file of collection {entry.name!r}, got nothing there")
-        return self._open(entry.id, dim, metric, index, encrypt)
+        return self._open(entry.id, dim, metric, index, encrypt, _duration(entry.expires))
 
     def make(
-        self, name: str, dim: int, metric: str | None, index: dict[str, Any] | None, encrypt: bool | None
+        self,
+        name: str,
+        dim: int,
+        metric: str | None,
+        index: dict[str, Any] | None,
+        encrypt: bool | None,
+        retention: timedelta | None,
     ) -> Store:
         """A new collection: first its row, then its file, and only then it is ready. One that died is removed."""
         id = self._catalog.new_id()
-        self._catalog.write("INSERT INTO collections VALUES (?, ?, NULL, 0)", id, name)
+        seconds = None if retention is None else retention.total_seconds()
+        self._catalog.write("INSERT INTO collections VALUES (?, ?, ?, 0)", id, name, seconds)
         try:
-            store = self._open(id, dim, metric, index, encrypt)
+            store = self._open(id, dim, metric, index, encrypt, retention)
             self._catalog.write("UPDATE collections SET ready = 1 WHERE id = ?", id)
         except BaseException:
             self.remove(id)
@@ -81,7 +92,13 @@ class Maker:
         return store
 
     def _open(
-        self, id: str, dim: int | None, metric: str | None, index: dict[str, Any] | None, encrypt: bool | None
+        self,
+        id: str,
+        dim: int | None,
+        metric: str | None,
+        index: dict[str, Any] | None,
+        encrypt: bool | None,
+        retention: timedelta | None,
     ) -> Store:
         def ledger(session: Session) -> CollectionLedger:
             self.ledgers[id] = CollectionLedger(session, id, self._chain, self._requests)
@@ -98,6 +115,8 @@ class Maker:
             vault=self._vault(id),
             ledger=ledger,
             rules=self._rules,
+            clock=self._clock,
+            retention=retention,
             drop_unreadable=self._drop_unreadable,
         )
         self._stores[id] = store
@@ -145,3 +164,7 @@ class Maker:
 
     def _vault(self, id: str) -> Path:
         return self._keys.with_name(f"{self._keys.name}-{id}-vault")
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

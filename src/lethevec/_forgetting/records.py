@@ -8,6 +8,7 @@ A record is a sequence of fields, each `tag (1 byte) || length (uint64 LE) || co
 | `v` | the vector, float32 LE, as it was added (not normalised); absent when there is none |
 | `u` | the subject, UTF-8; absent when there is none |
 | `p` | the payload, canonical JSON in UTF-8; absent when there is none |
+| `e` | when it expires, in milliseconds since 1970 (int64 LE); absent when it does not |
 
 Tags and lengths make it unambiguous: two different records never have the same encoding, and the id 7 is not the id
 "7".
@@ -29,10 +30,16 @@ __all__ = ["canonical_json", "configuration_bytes", "decode_record", "encode_rec
 _FIELD = struct.Struct("<cQ")
 _INT = struct.Struct("<q")
 _HEAD = _FIELD.size
-_VECTOR, _SUBJECT, _PAYLOAD = b"vup"
+_VECTOR, _SUBJECT, _PAYLOAD, _EXPIRES = b"vupe"
 
 
-def encode_record(id: int | str, vector: bytes | None, subject: str | None = None, payload: str | None = None) -> bytes:
+def encode_record(
+    id: int | str,
+    vector: bytes | None,
+    subject: str | None = None,
+    payload: str | None = None,
+    expires: int | None = None,
+) -> bytes:
     """The encoding of one record; `vector` as float32 LE bytes, `payload` as canonical JSON text.
 
     >>> encode_record(7, b"") == encode_record("7", b"")
@@ -53,22 +60,24 @@ def encode_record(id: int | str, vector: bytes | None, subject: str | None = Non
     if payload is not None:
         text = payload.encode()
         encoding += _FIELD.pack(b"p", len(text)) + text
+    if expires is not None:
+        encoding += _FIELD.pack(b"e", _INT.size) + _INT.pack(expires)
     return encoding
 
 
-def decode_record(encoding: bytes) -> tuple[int | str, bytes | None, str | None, str | None]:
-    """What `encode_record` was given: id, vector, subject, payload. Anything else is a `FormatError`.
+def decode_record(encoding: bytes) -> tuple[int | str, bytes | None, str | None, str | None, int | None]:
+    """What `encode_record` was given: id, vector, subject, payload, expiry. Anything else is a `FormatError`.
 
     >>> decode_record(encode_record(7, b"1234", "alice"))
-    (7, b'1234', 'alice', None)
+    (7, b'1234', 'alice', None, None)
     >>> decode_record(encode_record(7, None, "alice"))
-    (7, None, 'alice', None)
+    (7, None, 'alice', None, None)
     """
     # Straight on, field by field: a sealed store does this for every record when it is opened.
     try:
         tag, size = _FIELD.unpack_from(encoding, 0)
         at = after = _HEAD + size
-        vector = subject = payload = None
+        vector = subject = payload = expires = None
         end = len(encoding)
         if at < end and encoding[at] == _VECTOR:
             at = after + _HEAD + _FIELD.unpack_from(encoding, after)[1]
@@ -81,6 +90,11 @@ def decode_record(encoding: bytes) -> tuple[int | str, bytes | None, str | None,
             begin = at + _HEAD
             at = begin + _FIELD.unpack_from(encoding, at)[1]
             payload = encoding[begin:at].decode()
+        if at < end and encoding[at] == _EXPIRES:
+            if _FIELD.unpack_from(encoding, at)[1] != _INT.size:
+                raise FormatError(f"record: expected {_INT.size} bytes of expiry, got others: damaged")
+            (expires,) = _INT.unpack_from(encoding, at + _HEAD)
+            at += _HEAD + _INT.size
         if at != end or (tag != b"s" and (tag != b"i" or after != _HEAD + _INT.size)):
             raise FormatError(
                 f"record: expected an id, perhaps vector, subject and payload in {end} bytes, got other fields: damaged"
@@ -88,7 +102,7 @@ def decode_record(encoding: bytes) -> tuple[int | str, bytes | None, str | None,
         id = _INT.unpack_from(encoding, _HEAD)[0] if tag == b"i" else encoding[_HEAD:after].decode()
     except (UnicodeDecodeError, OverflowError, struct.error) as error:
         raise FormatError(f"record: expected whole fields and texts in UTF-8, got others ({error}): damaged") from None
-    return id, vector, subject, payload
+    return id, vector, subject, payload, expires
 
 
 def canonical_json(value: Any) -> str:

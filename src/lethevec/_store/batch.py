@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Stored(NamedTuple):
     vector: bytes | None
     key: int | None = None  # the number of its key, in a sealed store
     sealed: bytes | None = None  # and what its table holds
+    expires: int | None = None  # in milliseconds since 1970
 
     @property
     def id(self) -> Id:
@@ -41,12 +43,17 @@ class Stored(NamedTuple):
 
     def encoding(self) -> bytes:
         """What the digest is made of."""
-        return encode_record(self.id, self.vector, self.subject, self.payload)
+        return encode_record(self.id, self.vector, self.subject, self.payload, self.expires)
 
     def record(self) -> Record:
         """As callers see it."""
         vector = None if self.vector is None else np.frombuffer(self.vector, dtype="<f4").astype(np.float32)
-        return Record(self.id, vector, self.subject, read_payload(self.payload))
+        expires = None if self.expires is None else datetime.fromtimestamp(self.expires / 1000, timezone.utc)
+        return Record(self.id, vector, self.subject, read_payload(self.payload), expires)
+
+    def columns(self) -> tuple[Any, ...]:
+        """The values of its row in the table `records`."""
+        return (*self[:5], self.expires)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Batch:
     placed: I64
     subjects: list[str | None]
     payloads: list[str | None]
+    expires: list[int | None]
 
     def __len__(self) -> int:
         """How many."""
@@ -75,6 +83,7 @@ class Batch:
             np.array([there for there, _ in chosen], dtype=np.int64),
             [self.subjects[place] for place in places],
             [self.payloads[place] for place in places],
+            [self.expires[place] for place in places],
         )
 
     def stored(self, first_slot: int) -> Iterator[Stored]:
@@ -86,17 +95,27 @@ class Batch:
         for place, id in enumerate(self.ids):
             name = id if isinstance(id, str) else None
             number = int(self.numbers[place])
-            yield Stored(first_slot + place, number, name, self.subjects[place], self.payloads[place], vectors[place])
+            subject, payload, expires = self.subjects[place], self.payloads[place], self.expires[place]
+            yield Stored(first_slot + place, number, name, subject, payload, vectors[place], expires=expires)
 
 
-def make_batch(dim: int, metric: str, vectors: Any, ids: Any, subjects: Any, payloads: Any) -> Batch:
-    """Check everything that a caller gave for some records."""
+def make_batch(
+    dim: int,
+    metric: str,
+    vectors: Any,
+    ids: Any,
+    subjects: Any,
+    payloads: Any,
+    expires: Callable[[int], list[int | None]] | None = None,
+) -> Batch:
+    """Check everything that a caller gave for some records; `expires` gives the times of so many records."""
     checked, placed, count = check_vectors(vectors, dim, metric)
     names, numbers = check_ids(ids)
     n = len(names)
     if count is not None and n != count:
         raise InputError(f"ids: expected one for each of {count} vectors, got {n}")
-    return Batch(names, numbers, checked, placed, check_subjects(subjects, n), check_payloads(payloads, n))
+    times: list[int | None] = [None] * n if expires is None else expires(n)
+    return Batch(names, numbers, checked, placed, check_subjects(subjects, n), check_payloads(payloads, n), times)
 
 
 def check_vectors(vectors: Any, dim: int, metric: str) -> tuple[F32, I64, int | None]:

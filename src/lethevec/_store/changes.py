@@ -15,9 +15,11 @@ from ..errors import IdError
 from .batch import Batch, Stored, check_payloads, check_subjects, make_batch, merged
 from .codes import Codes
 from .ids import check_ids
-from .lookup import known_slots, locate, occupied
+from .lookup import expired, known_slots, locate, occupied
 from .mirror import Mirror
+from .retention import Retention
 from .rules import Rules
+from .schema import State
 from .session import Session, Transaction
 
 __all__ = ["Changes", "Update"]
@@ -30,7 +32,16 @@ class Update:
     """What is to be replaced, checked: None for a part that stays as it is."""
 
     def __init__(
-        self, dim: int, metric: str, ids: Any, vectors: Any, subjects: Any, payloads: Any, *, merge: bool = False
+        self,
+        dim: int,
+        metric: str,
+        ids: Any,
+        vectors: Any,
+        subjects: Any,
+        payloads: Any,
+        expires: Callable[[int], list[int | None]] | None = None,
+        *,
+        merge: bool = False,
     ) -> None:
         """Check what a caller gave; with `merge`, payloads are merged with those that are there."""
         if ids is None:
@@ -40,6 +51,7 @@ class Update:
         self.given = None if isinstance(vectors, Keep) else make_batch(dim, metric, vectors, self.ids, None, None)
         self.subjects = None if isinstance(subjects, Keep) else check_subjects(subjects, n)
         self.payloads = None if isinstance(payloads, Keep) else check_payloads(payloads, n)
+        self.expires = None if expires is None else expires(n)
         self._merge = boolean("merge", merge)
 
     def of(self, old: Sequence[Stored], first_slot: int) -> list[Stored]:
@@ -53,6 +65,7 @@ class Update:
                 payload=self._payload(record, place),
                 vector=record.vector if vectors is None else vectors[place],
                 sealed=None,
+                expires=record.expires if self.expires is None else self.expires[place],
             )
             for place, record in enumerate(old)
         ]
@@ -66,8 +79,9 @@ class Update:
 class Changes:
     """Adds, replaces and deletes. The caller holds the guard."""
 
-    def __init__(self, session: Session, mirror: Mirror, codes: Codes, rules: Rules) -> None:
+    def __init__(self, session: Session, mirror: Mirror, codes: Codes, rules: Rules, retention: Retention) -> None:
         """Of an open store."""
+        self._retention = retention
         self._rules = rules
         self._session = session
         self._mirror = mirror
@@ -78,7 +92,7 @@ class Changes:
         added = 0
         with Progress(total, "adding", unit="records") as progress, self._session.transaction() as transaction:
             for batch in batches:
-                self._refuse_present(batch)
+                self._make_room(transaction, batch)
                 self._insert(transaction, batch)
                 added += len(batch)
                 progress.advance(len(batch))
@@ -86,6 +100,7 @@ class Changes:
 
     def _insert(self, transaction: Transaction, batch: Batch) -> None:
         self._rules.may_write(batch.subjects)
+        self._retention.stale = True
         state = transaction.write()
         stored = list(batch.stored(state.next_slot))
         self._session.tables.insert(stored)
@@ -96,8 +111,12 @@ class Changes:
         self._mirror.enter(numbers, batch.vectors, np.delete(batch.numbers, batch.placed).tolist())
         self._codes.put([stored[place].slot for place in batch.placed.tolist()], batch.vectors, numbers)
 
-    def _refuse_present(self, batch: Batch) -> None:
+    def _make_room(self, transaction: Transaction, batch: Batch) -> None:
+        """Refuse ids that are there. Those of records that have expired are free: what is left of them goes."""
         taken = occupied(self._session.connection, batch.numbers.tolist())
+        if taken and (gone := expired(self._session.connection, taken)):
+            self._remove(transaction.write(forgets=True), self._read(gone))
+            taken = occupied(self._session.connection, batch.numbers.tolist())
         if taken:
             place = int(np.flatnonzero(batch.numbers == taken[0])[0])
             raise IdError(
@@ -124,7 +143,7 @@ class Changes:
             new = [place for place, slot in enumerate(slots) if slot is None]
             if new:
                 added = batch.part(new)
-                self._refuse_present(added)
+                self._make_room(transaction, added)
                 self._insert(transaction, added)
             if there:
                 old = self._read([slot for slot in slots if slot is not None])
@@ -139,6 +158,7 @@ class Changes:
     def _replace(
         self, transaction: Transaction, old: Sequence[Stored], new: Sequence[Stored], *, vectors_too: bool
     ) -> None:
+        self._retention.stale = True
         self._rules.may_change(record.subject for record in old)
         self._rules.may_write(now.subject for was, now in zip(old, new, strict=True) if now.subject != was.subject)
         state = transaction.write()
@@ -157,9 +177,19 @@ class Changes:
         self._codes.follow_gain()
         self._codes.put([record.slot for record in whole], vectors, numbers)
 
+    def _remove(self, state: State, records: Sequence[Stored]) -> None:
+        self._rules.may_change(record.subject for record in records)
+        slots = [record.slot for record in records]
+        state.digest.remove(record.encoding() for record in records)
+        self._session.tables.shred(records)
+        self._session.tables.delete(slots, state.version)
+        self._codes.delete(slots)
+        self._mirror.leave(np.array([record.number for record in records], dtype=np.int64))
+
     def delete(self, slots: Sequence[int], before: Callable[[Sequence[Stored]], None]) -> None:
         """Delete records in one transaction, in parts, so that memory stays bounded. `before` sees each part."""
         tables = self._session.tables
+        self._retention.stale = True
         numbers: list[int] = []
         with self._session.transaction() as transaction, Progress(len(slots), "forgetting", unit="records") as progress:
             state = transaction.write(forgets=True)

@@ -32,6 +32,8 @@ class Request:
     ignore_unknown: bool
     search_all: bool
     tagged: bool = True  # without, the receipt only counts the records: all of them go
+    kind: str = "erasure"
+    by: str | None = None  # why, if that is neither ids, a subject nor a condition
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Forgetter:
             draft = {
                 "asked_at": now(),
                 "asked": {
-                    "by": "ids" if request.ids is not None else "where" if subject is None else "subject",
+                    "by": request.by or _reason(request),
                     "subject": None if subject is None else audit.tag_subject(subject),
                     "missing": sorted(audit.tag_id(id) for id in missing),
                 },
@@ -176,7 +178,7 @@ class Forgetter:
                 "digest": {"before": audit.tag_digest(before), "after": audit.tag_digest(state.digest.digest())},
                 "version": state.version,
             }
-            number = self._ledger.note_erasure(draft)
+            number = self._ledger.note_erasure(draft, request.kind)
             self._eraser.remember(number, traces, whole_files=request.search_all)
         return number
 
@@ -189,7 +191,13 @@ class Forgetter:
                 raise UnknownIdError(f"subject: expected one that has records, got {request.subject!r}, which has none")
             return slots, []
         if not request.ignore_unknown:
-            return known_slots(connection, request.ids), []
-        found = locate(connection, request.ids)
+            return known_slots(connection, request.ids, "records"), []
+        found = locate(connection, request.ids, "records")
         missing = [id for id, slot in zip(request.ids, found, strict=True) if slot is None]
         return [slot for slot in found if slot is not None], missing
+
+
+def _reason(request: Request) -> str:
+    if request.ids is not None:
+        return "ids"
+    return "where" if request.subject is None else "subject"

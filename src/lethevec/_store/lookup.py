@@ -1,4 +1,7 @@
-"""The table `records` by id, number and order: the same in memory and in the file."""
+"""The table `records` by id, number and order: the same in memory and in the file.
+
+Questions are put to the view `alive`, which leaves out what has expired (see `retention`).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from ..errors import FormatError, UnknownIdError
 from .batch import read_payload
 from .ids import STRING_NUMBERS, Id, number_of
 
-__all__ = ["describe", "ids_of", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
+__all__ = ["describe", "expired", "ids_of", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
 
 _IN = 500  # parameters of one statement; every SQLite allows 999
 
 
-def locate(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int | None]:
-    """The slot of each id, None for those that are not there."""
+def locate(connection: sqlite3.Connection, ids: Sequence[Id], table: str = "alive") -> list[int | None]:
+    """The slot of each id, None for those that are not there; with the table `records`, of expired ones too."""
     found: dict[int, tuple[int, str | None]] = {}
     numbers = [number_of(id) for id in ids]
     for part in in_parts(numbers):
-        sql = f"SELECT number, slot, name FROM records WHERE number IN ({marks(part)})"
+        sql = f"SELECT number, slot, name FROM {table} WHERE number IN ({marks(part)})"
         found.update((number, (slot, name)) for number, slot, name in connection.execute(sql, part))
     slots: list[int | None] = []
     for id, number in zip(ids, numbers, strict=True):
@@ -30,9 +33,9 @@ def locate(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int | None
     return slots
 
 
-def known_slots(connection: sqlite3.Connection, ids: Sequence[Id]) -> list[int]:
+def known_slots(connection: sqlite3.Connection, ids: Sequence[Id], table: str = "alive") -> list[int]:
     """The slot of each id; one that is not there is refused."""
-    found = locate(connection, ids)
+    found = locate(connection, ids, table)
     missing = [id for id, slot in zip(ids, found, strict=True) if slot is None]
     if missing:
         raise UnknownIdError(
@@ -51,10 +54,10 @@ def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> li
             f"number > ? AND number < {STRING_NUMBERS}",
             f"number > ? AND number >= {STRING_NUMBERS} AND name IS NULL",
         ):
-            sql = f"SELECT slot, number FROM records WHERE {condition} ORDER BY number LIMIT ?"
+            sql = f"SELECT slot, number FROM alive WHERE {condition} ORDER BY number LIMIT ?"
             found += connection.execute(sql, (least, limit - len(found))).fetchall()
         after = ""
-    sql = "SELECT slot, name FROM records WHERE name IS NOT NULL AND name > ? ORDER BY name LIMIT ?"
+    sql = "SELECT slot, name FROM alive WHERE name IS NOT NULL AND name > ? ORDER BY name LIMIT ?"
     found += connection.execute(sql, (after, limit - len(found))).fetchall()
     # Who reads on after the last one of them must come to an end.
     keys += [(type(id) is str, id) for _, id in found]
@@ -67,7 +70,7 @@ def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[tuple
     """Slots and ids of these numbers, as far as they are there."""
     found: list[tuple[int, Id]] = []
     for part in in_parts(numbers):
-        sql = f"SELECT slot, ifnull(name, number) FROM records WHERE number IN ({marks(part)})"
+        sql = f"SELECT slot, ifnull(name, number) FROM alive WHERE number IN ({marks(part)})"
         found += connection.execute(sql, part).fetchall()
     return found
 
@@ -81,13 +84,22 @@ def occupied(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[int
     return taken
 
 
+def expired(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[int]:
+    """The slots of those of the numbers whose records have expired."""
+    slots: list[int] = []
+    for part in in_parts(numbers):
+        sql = f"SELECT slot FROM records WHERE number IN ({marks(part)}) AND expires <= (SELECT now FROM temp.clock)"
+        slots.extend(slot for (slot,) in connection.execute(sql, part))
+    return slots
+
+
 def describe(
     connection: sqlite3.Connection, numbers: Sequence[int]
 ) -> dict[int, tuple[Id, str | None, dict[str, Any] | None]]:
     """Id, subject and payload of these numbers, as far as they are there."""
     found: dict[int, tuple[Id, str | None, dict[str, Any] | None]] = {}
     for part in in_parts(numbers):
-        sql = f"SELECT number, name, subject, payload FROM records WHERE number IN ({marks(part)})"
+        sql = f"SELECT number, name, subject, payload FROM alive WHERE number IN ({marks(part)})"
         for number, name, subject, payload in connection.execute(sql, part):
             id = number if name is None else name
             found[number] = (id, subject, read_payload(payload))

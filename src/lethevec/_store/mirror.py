@@ -26,6 +26,7 @@ from .batch import Stored, as_arrays
 from .codes import Codes
 from .connection import translated
 from .lookup import in_parts, marks
+from .retention import Retention
 from .schema import State, read_state
 from .session import Session
 from .tables import BUCKET
@@ -41,10 +42,13 @@ _ATTEMPTS = 100  # reads that lose a race against a writer before a damaged file
 class Mirror:
     """The index, and for readers the slot and number of every record, by ascending slot."""
 
-    def __init__(self, session: Session, index: Index, codes: Codes, *, drop_unreadable: bool) -> None:
+    def __init__(
+        self, session: Session, index: Index, codes: Codes, retention: Retention, *, drop_unreadable: bool
+    ) -> None:
         """An empty mirror: `refresh` loads it."""
         self.index = index
-        self.bare: set[int] = set()  # the numbers of records without a vector, which are not in the index
+        self.bare: set[int] = set()  # numbers of records that are not in the index: without a vector, or expired
+        self._retention = retention
         self._session = session
         self._codes = codes
         self._tables = session.tables
@@ -71,22 +75,40 @@ class Mirror:
         self._codes.repair(encoded, len(self.index), moved=self._moved)
 
     def refresh(self) -> None:
-        """Readers: take up what the writer has done since. Writers: mend what a failed transaction has left."""
+        """Readers: take up what the writer has done since. Writers: mend what a failed transaction has left.
+
+        What has expired meanwhile leaves the index.
+        """
         session = self._session
         session.require_open()
         with session.guard, translated(self._path):
             if self._torn:
                 self._mend()
-            if self._seen >= 0 and not self._follows:
-                return
-            seen = session.data_version()
-            while seen != self._seen:
-                session.state = self._take_up(session.state.digest.count)
-                self._seen = seen
-                # A forget meanwhile may have destroyed the key of a state that we have just read: then read again.
-                if not session.state.digest_known:
-                    seen = session.data_version()
-            self._count_digest()
+            if self._seen < 0 or self._follows:
+                self._follow()
+            self._hide(self._retention.advance())
+
+    def _follow(self) -> None:
+        """Take up what another process has done."""
+        session = self._session
+        seen = session.data_version()
+        while seen != self._seen:
+            session.state = self._take_up(session.state.digest.count)
+            self._seen = seen
+            self._retention.stale = True
+            # A forget meanwhile may have destroyed the key of a state that we have just read: then read again.
+            if not session.state.digest_known:
+                seen = session.data_version()
+        self._count_digest()
+
+    def _hide(self, expired: Sequence[int]) -> None:
+        """Take records that have expired out of the index."""
+        new = [number for number in expired if number not in self.bare]
+        if new:
+            known = [number for number in new if number in self.index]
+            if known:
+                self.index.forget(known)
+            self.bare.update(new)
 
     def _take_up(self, expected: int) -> State:
         """Bring the index to the present state of the tables; the `store` row that it now agrees with."""
@@ -257,6 +279,7 @@ class Mirror:
 
     def undo(self, mark: Any) -> None:
         """Take what was touched since from the tables again. What fails is tried again before the next call."""
+        self._retention.stale = True
         self._torn += self._touched[mark:]
         del self._touched[mark:]
         if not self._session.closed:

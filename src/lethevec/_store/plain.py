@@ -16,7 +16,7 @@ from .tables import BUCKET, KEPT, Read, note_removals, require_ascending
 
 __all__ = ["PlainTables"]
 
-_COLUMNS = "r.slot, r.number, r.name, r.subject, r.payload, v.vector"
+_COLUMNS = "r.slot, r.number, r.name, r.subject, r.payload, v.vector, r.expires"
 _FROM = "FROM records AS r JOIN vectors AS v ON v.slot = r.slot"
 # A row's texts lie side by side in its cell: the end of one and the beginning of the next may spell a forgotten id.
 _TEXTS = "(ifnull(name, '') || ifnull(subject, '') || ifnull(payload, ''))"
@@ -151,7 +151,8 @@ class PlainTables:
 
 def _insert(connection: sqlite3.Connection, records: Sequence[Stored]) -> None:
     connection.executemany(
-        "INSERT INTO records (slot, number, name, subject, payload) VALUES (?, ?, ?, ?, ?)", (r[:5] for r in records)
+        "INSERT INTO records (slot, number, name, subject, payload, expires) VALUES (?, ?, ?, ?, ?, ?)",
+        (record.columns() for record in records),
     )
     connection.executemany(
         "INSERT INTO vectors (slot, vector) VALUES (?, ?)", ((r.slot, r.vector or b"") for r in records)
@@ -160,8 +161,12 @@ def _insert(connection: sqlite3.Connection, records: Sequence[Stored]) -> None:
 
 def _stored(found: list[Any]) -> list[Stored]:
     """Rows as records; types that we never write mean a damaged file."""
-    for slot, number, name, subject, payload, vector in found:
+    for slot, number, name, subject, payload, vector, expires in found:
         texts = all(text is None or type(text) is str for text in (name, subject, payload))
-        if type(slot) is not int or type(number) is not int or type(vector) is not bytes or not texts:
+        times = expires is None or type(expires) is int
+        if type(slot) is not int or type(number) is not int or type(vector) is not bytes or not texts or not times:
             raise FormatError("records: expected integers, texts and bytes in their columns, got others: damaged")
-    return [Stored(*row)._replace(vector=row[5] or None) for row in found]
+    return [
+        Stored(slot, number, name, subject, payload, vector or None, expires=expires)
+        for slot, number, name, subject, payload, vector, expires in found
+    ]

@@ -86,7 +86,7 @@ class Reader:
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""
-        sql = "SELECT subject, count(*) FROM records WHERE subject IS NOT NULL GROUP BY subject ORDER BY subject"
+        sql = "SELECT subject, count(*) FROM alive WHERE subject IS NOT NULL GROUP BY subject ORDER BY subject"
         with self._session.guard, translated(self._session.path):
             self._mirror.refresh()
             return dict(self._session.connection.execute(sql).fetchall())

@@ -11,7 +11,7 @@ def create_records(*, temporary: bool = False) -> str:
     """The statement that makes the table."""
     return (
         f"CREATE {'TEMP ' if temporary else ''}TABLE records "
-        "(slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, name TEXT, subject TEXT, payload TEXT)"
+        "(slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, name TEXT, subject TEXT, payload TEXT, expires INTEGER)"
     )
 
 
@@ -25,5 +25,6 @@ def record_indexes(schema: str = "main") -> list[str]:
         f"CREATE INDEX IF NOT EXISTS {schema}.records_large ON records (number) "
         f"WHERE name IS NULL AND number >= {STRING_NUMBERS}",
         f"CREATE INDEX IF NOT EXISTS {schema}.records_name ON records (name) WHERE name IS NOT NULL",
+        f"CREATE INDEX IF NOT EXISTS {schema}.records_expires ON records (expires) WHERE expires IS NOT NULL",
         f"CREATE INDEX IF NOT EXISTS {schema}.records_subject ON records (subject) WHERE subject IS NOT NULL",
     ]

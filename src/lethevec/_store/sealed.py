@@ -260,8 +260,8 @@ class SealedTables:
     def _remember(self, records: Sequence[Stored]) -> None:
         # A replaced record may still be there under its old slot: the new one takes its place.
         self.connection.executemany(
-            "REPLACE INTO temp.records (slot, number, name, subject, payload) VALUES (?, ?, ?, ?, ?)",
-            (record[:5] for record in records),
+            "REPLACE INTO temp.records (slot, number, name, subject, payload, expires) VALUES (?, ?, ?, ?, ?, ?)",
+            (record.columns() for record in records),
         )
 
     def _stored(self, found: list[Any]) -> list[Stored]:
@@ -272,7 +272,7 @@ class SealedTables:
         records = []
         for (slot, sealed), key, secret in zip(found, keys, self.vault.get(keys), strict=True):
             if secret is not None:
-                id, vector, subject, payload = decode_record(unseal(sealed, secret))
+                id, vector, subject, payload, expires = decode_record(unseal(sealed, secret))
                 name = id if isinstance(id, str) else None
-                records.append(Stored(slot, number_of(id), name, subject, payload, vector, key, sealed))
+                records.append(Stored(slot, number_of(id), name, subject, payload, vector, key, sealed, expires))
         return records

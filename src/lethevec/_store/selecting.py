@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy.typing as npt
 
 from .ids import Id, check_text, comes_after, number_of, order_of
 from .lookup import ids_of, in_order
+from .retention import Retention
 from .session import Session
 from .where import compile_where
 
-__all__ = ["ALL", "Selection", "Selector"]
+__all__ = ["ALL", "Expired", "Selection", "Selector"]
 
 I64 = npt.NDArray[np.int64]
 ALL = 1 << 62  # more records than there can be
@@ -33,11 +35,26 @@ class Selection:
         self.parameters = [value for _, values in parts for value in values]
 
 
+class Expired(Selection):
+    """All records whose time has come, but for those of some subjects."""
+
+    def __init__(self, now: int, without: Sequence[str] = ()) -> None:
+        """At this time, in milliseconds."""
+        super().__init__()
+        self.everything = False
+        self.sql = "(expires IS NOT NULL AND expires <= ?)"
+        self.parameters = [now]
+        if without:
+            self.sql += " AND (subject IS NULL OR subject NOT IN (SELECT value FROM json_each(?)))"
+            self.parameters.append(json.dumps(list(without)))
+
+
 class Selector:
     """Finds the records that a selection lets through. The caller holds the guard."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, retention: Retention) -> None:
         """Of an open store."""
+        self._retention = retention
         self._session = session
         self._connection = session.connection
 
@@ -45,14 +62,14 @@ class Selector:
         """The numbers of the records, in no particular order; None for all. Everything else here follows from it."""
         if selection.everything:
             return None
-        sql = f"SELECT number FROM records WHERE {selection.sql}"
+        sql = f"SELECT number FROM alive WHERE {selection.sql}"
         found = self._connection.execute(sql, selection.parameters).fetchall()
         return np.array([number for (number,) in found], dtype=np.int64)
 
     def count(self, selection: Selection) -> int:
         """How many records there are."""
         numbers = self.numbers(selection)
-        return self._session.state.digest.count if numbers is None else len(numbers)
+        return self._session.state.digest.count - self._retention.expired if numbers is None else len(numbers)
 
     def page(self, selection: Selection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
         """Slots and ids of up to `limit` records in the order of ids: those after one, which need not be there."""
@@ -72,5 +89,6 @@ class Selector:
         return chosen[:limit]
 
     def slots(self, selection: Selection) -> list[int]:
-        """The slots of the records, ascending."""
-        return sorted(slot for slot, _ in self.page(selection, None, ALL))
+        """The slots of the records, ascending, with those that have expired and are still there."""
+        sql = f"SELECT slot FROM records WHERE {selection.sql} ORDER BY slot"
+        return [slot for (slot,) in self._connection.execute(sql, selection.parameters)]

@@ -12,8 +12,10 @@ work: `reading`, `searching`, `changes`, `forgetting` and `erasing`, `ledger`, `
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, overload
@@ -28,7 +30,7 @@ from .._forgetting.verify import Verification
 from .._hashing.parameters import as_float, boolean, integer, real
 from .._hits import Hits
 from .._index import Config, Tuning
-from .._record import KEEP, Record
+from .._record import KEEP, Keep, Record
 from ..errors import ErasureIncompleteError, IdError, InputError, ParameterError
 from . import backups, checking
 from .batch import Batch, make_batch
@@ -46,9 +48,10 @@ from .mirror import Mirror
 from .opening import check_same, make_index, open_session, recover, refuse_collection
 from .reading import Reader
 from .reserve import Reserve
+from .retention import Clock, Retention, check_clock, check_expires
 from .rules import Rules
 from .searching import Searcher
-from .selecting import ALL, Selection, Selector
+from .selecting import ALL, Expired, Selection, Selector
 from .session import Session
 from .vault import vault_path
 
@@ -82,6 +85,8 @@ class Store:
         rules: Rules,
         *,
         drop_unreadable: bool = False,
+        clock: Clock = time.time,
+        retention: timedelta | None = None,
     ) -> None:
         """Finish what an earlier process left, then load the index."""
         self._session = session
@@ -96,11 +101,13 @@ class Store:
             self._reserve.ensure()
         index = make_index(session)
         self._codes = Codes(session, index)
-        self._mirror = Mirror(session, index, self._codes, drop_unreadable=drop_unreadable)
-        self._selector = Selector(session)
+        self._retention = Retention(session, clock)
+        self.retention = retention  #: how long records are kept unless they say otherwise; None: for ever
+        self._mirror = Mirror(session, index, self._codes, self._retention, drop_unreadable=drop_unreadable)
+        self._selector = Selector(session, self._retention)
         self._reader = Reader(session, self._mirror, self._selector)
         self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
-        self._changes = Changes(session, self._mirror, self._codes, rules)
+        self._changes = Changes(session, self._mirror, self._codes, rules, self._retention)
         self._forgetter = Forgetter(
             session, self._changes, self._codes, self._selector, self._ledger, self._eraser, self._reserve
         )
@@ -164,9 +171,7 @@ class Store:
 
     def __len__(self) -> int:
         """The number of records."""
-        with self._session.guard:
-            self._mirror.refresh()
-            return self._session.state.digest.count
+        return self._reader.count(Selection())
 
     def digest(self) -> str:
         """The digest of configuration and records: the same for every history that ends in the same records."""
@@ -305,24 +310,42 @@ class Store:
 
     # --- Changing records --------------------------------------------------------------------------------------------
 
-    def add(self, vectors: npt.ArrayLike | None, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
+    def add(
+        self,
+        vectors: npt.ArrayLike | None,
+        ids: Any,
+        *,
+        subjects: Any = None,
+        payloads: Any = None,
+        expires: Any = KEEP,
+    ) -> None:
         """Add records in one transaction. Ids that are there already are refused, and then nothing is added.
 
         A record may have no vector: `vectors` is then None, or a list with None in its place. `get` finds it, and no
         search does. `subjects` is a string for all records or a list, `payloads` a list of dicts; None is "none".
+        `expires` is when records are to be in no answer any more: a datetime with a time zone, a date, a timedelta from
+        now, or a list with one of these or None for each; unless given, `retention` says it (see `expire`).
 
         >>> with _example() as db:
         ...     db.add(None, ids=["note"], payloads=[{"text": "call back"}])
         ...     db.get("note")[0].vector, len(db.search([0, 0], k=9)[0])
         (None, 3)
         """
-        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads)
+        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, self._times(expires))
         with self._session.guard:
             self._catch_up()
             self._changes.add([batch])
             self._after_change()
 
-    def upsert(self, vectors: npt.ArrayLike | None, ids: Any, *, subjects: Any = None, payloads: Any = None) -> None:
+    def upsert(
+        self,
+        vectors: npt.ArrayLike | None,
+        ids: Any,
+        *,
+        subjects: Any = None,
+        payloads: Any = None,
+        expires: Any = KEEP,
+    ) -> None:
         """Add records, or put them in the place of those with the same ids, in one transaction.
 
         Of a record that is replaced nothing stays: what is not given is gone. `update` replaces parts.
@@ -332,7 +355,7 @@ class Store:
         ...     db.ids(), db.get("a")[0].subject
         ([7, 'a', 'b', 'new'], None)
         """
-        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads)
+        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, self._times(expires))
         with self._session.guard:
             self._catch_up()
             self._changes.upsert(batch)
@@ -355,12 +378,23 @@ class Store:
         return added
 
     def _batch(self, given: Mapping[str, Any]) -> Batch:
-        names = {"vectors", "ids", "subjects", "payloads"}
+        names = {"vectors", "ids", "subjects", "payloads", "expires"}
         if not isinstance(given, Mapping) or not {"vectors", "ids"} <= set(given) <= names:
             got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
-            raise InputError(f"batches: expected vectors, ids and perhaps subjects and payloads, got {got!r:.200}")
-        subjects, payloads = given.get("subjects"), given.get("payloads")
-        return make_batch(self.dim, self.metric, given["vectors"], given["ids"], subjects, payloads)
+            raise InputError(
+                f"batches: expected vectors, ids and perhaps subjects, payloads and expires, got {got!r:.200}"
+            )
+        subjects, payloads, times = (
+            given.get("subjects"),
+            given.get("payloads"),
+            self._times(given.get("expires", KEEP)),
+        )
+        return make_batch(self.dim, self.metric, given["vectors"], given["ids"], subjects, payloads, times)
+
+    def _times(self, expires: Any) -> Callable[[int], list[int | None]]:
+        """When so many new records expire, checked."""
+        given = self.retention if isinstance(expires, Keep) else expires
+        return lambda n: check_expires(given, n, self._retention.now())
 
     def update(
         self,
@@ -369,6 +403,7 @@ class Store:
         *,
         subjects: Any = KEEP,
         payloads: Any = KEEP,
+        expires: Any = KEEP,
         merge: bool = False,
     ) -> None:
         """Replace parts of records in one transaction. What is not given stays; None takes a part off.
@@ -381,7 +416,8 @@ class Store:
         ...     db.get("a")[0].payload
         {'read': True, 'year': 1995}
         """
-        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, merge=merge)
+        times = None if isinstance(expires, Keep) else self._times(expires)
+        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, times, merge=merge)
         with self._session.guard:
             self._catch_up()
             self._changes.update(update)
@@ -503,6 +539,51 @@ class Store:
         with self._session.guard:
             self._catch_up()
             self._forgetter.begin(request)
+
+    def expire(self, *, timeout: float | None = None) -> Receipt | None:
+        """Erase the records whose time has come, and sign for it; None if there are none.
+
+        They are in no answer from their time on; this takes their bytes out of the files. Run it now and then.
+
+        >>> from datetime import timedelta
+        >>> with _example() as db:
+        ...     db.add([[5, 5]], ids=["brief"], expires=timedelta(days=30))
+        ...     db.get("brief")[0].expires > db.get("brief")[0].expires - timedelta(days=1), db.expire()
+        (True, None)
+        """
+        seconds = self._seconds(timeout)
+        with self._session.guard:
+            self._session.require_writer()
+            self._session.require_no_transaction("expire")
+            self._catch_up()
+            if not self._retention.expired:
+                return None
+            receipt = self._forgetter.forget(self.due(), seconds)
+            self._after_change()
+            return receipt
+
+    def due(self, without: Callable[[str], bool] | None = None) -> Request:
+        """What `expire` forgets; `without` says of which subjects nothing."""
+        now = self._retention.now()
+        held: list[str] = []
+        if without is not None:
+            sql = "SELECT DISTINCT subject FROM records WHERE expires IS NOT NULL AND expires <= ?"
+            with self._session.guard, translated(self.path):
+                found = self._session.connection.execute(sql, (now,)).fetchall()
+            held = [subject for (subject,) in found if subject is not None and without(subject)]
+        selection = Expired(now, held)
+        return Request(None, selection, None, ignore_unknown=True, search_all=False, kind="expiry", by="expiry")
+
+    def selects(self, request: Request) -> bool:
+        """Whether a request would forget something."""
+        with self._session.guard, translated(self.path):
+            return bool(self._selector.slots(request.selection))
+
+    def expired(self) -> int:
+        """How many records have expired and are still in the files."""
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            return self._retention.expired
 
     def _seconds(self, timeout: float | None) -> float:
         return self._session.timeout if timeout is None else check_seconds(timeout)
@@ -682,6 +763,8 @@ def open_store(
     ledger: Callable[[Session], Ledger],
     rules: Rules,
     drop_unreadable: bool = False,
+    clock: Clock = time.time,
+    retention: timedelta | None = None,
 ) -> Store:
     """Open or create a store; everything was checked. `ledger` says who signs its receipts, `rules` what is refused."""
     session, lock = open_session(
@@ -689,7 +772,9 @@ def open_store(
     )
     try:
         with translated(session.path):
-            return Store(session, lock, ledger, rules, drop_unreadable=drop_unreadable)
+            return Store(
+                session, lock, ledger, rules, drop_unreadable=drop_unreadable, clock=clock, retention=retention
+            )
     except BaseException:
         session.close()
         if lock is not None:
@@ -708,6 +793,7 @@ def open(
     index: dict[str, Any] | None = None,
     encrypt: bool | None = None,
     drop_unreadable: bool = False,
+    clock: Clock = time.time,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -718,6 +804,8 @@ def open(
     `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
     file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
     copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
+
+    `clock` gives the seconds since 1970, for records that expire; tests set their own.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -748,5 +836,6 @@ def open(
         vault=vault_path(keys_path),
         ledger=lambda session: StoreLedger(session, keys_path),
         rules=Rules(),
+        clock=check_clock(clock),
         drop_unreadable=drop_unreadable,
     )
