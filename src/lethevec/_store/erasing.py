@@ -68,8 +68,9 @@ class Traces:
 
     def _note(self, needles: list[Needle]) -> None:
         for needle in needles:
-            # Long texts have much in common with those of others, and every such window has to be explained.
-            step = max(8, len(needle.data) // 32) if needle.text else 8
+            # Long texts have much in common with those of others, and every such window has to be explained. Of long
+            # vectors, 128 windows are enough: what could be left of one is a good part of it.
+            step = max(8, len(needle.data) // (32 if needle.text else 128))
             self.needles.setdefault(needle.data, replace(needle, step=step))
 
 
