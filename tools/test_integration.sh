@@ -3,9 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1
-python=build/environments/$name/bin/python
-# pytest's settings are those of pyproject.toml, but for the folder that the main suite leaves out.
-settings=(-o addopts="--import-mode=importlib --doctest-modules -q" -p no:cacheprovider)
-"$python" -m pytest "${settings[@]}" "tests/integrations/$name" $(ls -d "src/lethevec/integrations/$name" "src/lethevec/integrations/$name.py" 2>/dev/null)
+run=("build/environments/$name/bin/python" -m pytest -c tests/integrations/pytest.ini --rootdir=.)
+"${run[@]}" "tests/integrations/$name" $(ls -d "src/lethevec/integrations/$name" "src/lethevec/integrations/$name.py" 2>/dev/null)
 page=docs/integrations/$name.md
-if [ -f "$page" ]; then "$python" -m pytest "${settings[@]}" tests/test_docs.py -k "examples_run and integrations/$name.md"; fi
+if [ -f "$page" ]; then "${run[@]}" tests/test_docs.py -k "examples_run and integrations/$name.md"; fi

@@ -2,6 +2,10 @@
 
 | module | what it has |
 |---|---|
+| `langchain` | `LethevecVectorStore` |
+| `haystack` | `LethevecDocumentStore` and `LethevecEmbeddingRetriever` |
+| `mcp` | `Memory` and `make_server`: an agent's memory over the Model Context Protocol |
+| `embedding` | `WordEmbedding`, a small embedding that needs no network; it needs no extra either |
 | `sklearn` | `LethevecTransformer`: scikit-learn's neighbours, with a `forget` |
 
 A module imports its framework when it is itself imported, and says what to install where that is missing. All of them
