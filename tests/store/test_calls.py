@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -347,3 +349,14 @@ class TestLoad:
             db.load([good], total=-1)
         assert len(db) == 0
         assert db.load([good, {"vectors": None, "ids": ["a"]}]) == 3
+
+
+def test_a_dry_run_counts_what_has_expired_too(make, vectors):
+    """It is in no answer any more, but its bytes are there until something erases them."""
+    now = [1_000_000.0]
+    db = make(clock=lambda: now[0])
+    db.add(vectors[:2], ids=["brief", "long"], subjects="ann", expires=[timedelta(seconds=5), None])
+    now[0] += 60
+    assert db.ids() == ["long"]
+    assert db.forget(subject="ann", dry_run=True) == Preview(2, ["brief", "long"], [])
+    assert db.forget(subject="ann").records == 2

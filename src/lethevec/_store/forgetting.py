@@ -14,9 +14,9 @@ from .codes import Codes
 from .erasing import Eraser, Traces, sample_step
 from .ids import Id, order_of
 from .ledger import Ledger
-from .lookup import known_slots, locate
+from .lookup import ids_in, known_slots, locate
 from .reserve import Reserve
-from .selecting import ALL, Selection, Selector
+from .selecting import Selection, Selector
 from .session import Session
 
 __all__ = ["Forgetter", "Preview", "PromisedReceipt", "Request"]
@@ -96,11 +96,7 @@ class Forgetter:
     def preview(self, request: Request) -> Preview:
         """What would be forgotten."""
         slots, missing = self._wanted(request)
-        if request.ids is None:
-            ids = [id for _, id in self._selector.page(request.selection, None, ALL)]
-        else:
-            ids = sorted(set(request.ids) - set(missing), key=order_of)
-        return Preview(len(slots), ids, missing)
+        return Preview(len(slots), sorted(ids_in(self._session.connection, slots), key=order_of), missing)
 
     def forget(self, request: Request, timeout: float) -> Receipt:
         """Both halves; in a transaction the first, and `keep_promises` does the other when it is committed."""

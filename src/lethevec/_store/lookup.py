@@ -14,7 +14,18 @@ from ..errors import FormatError, UnknownIdError
 from .batch import read_payload
 from .ids import STRING_NUMBERS, Id, number_of
 
-__all__ = ["describe", "expired", "ids_of", "in_order", "in_parts", "known_slots", "locate", "marks", "occupied"]
+__all__ = [
+    "describe",
+    "expired",
+    "ids_in",
+    "ids_of",
+    "in_order",
+    "in_parts",
+    "known_slots",
+    "locate",
+    "marks",
+    "occupied",
+]
 
 _IN = 500  # parameters of one statement; every SQLite allows 999
 
@@ -63,6 +74,15 @@ def in_order(connection: sqlite3.Connection, after: Id | None, limit: int) -> li
     keys += [(type(id) is str, id) for _, id in found]
     if not {type(id) for _, id in found} <= {int, str} or any(b <= a for a, b in pairwise(keys)):
         raise FormatError("records: expected ids in their order, got others: the file is damaged")
+    return found
+
+
+def ids_in(connection: sqlite3.Connection, slots: Sequence[int]) -> list[Id]:
+    """The ids of the records in these slots."""
+    found: list[Id] = []
+    for part in in_parts(slots):
+        sql = f"SELECT ifnull(name, number) FROM records WHERE slot IN ({marks(part)})"
+        found += [id for (id,) in connection.execute(sql, part)]
     return found
 
 
