@@ -315,8 +315,7 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
     return total;
 }
 
-SearchWork Index::search_radius(const float* query, float radius, const AllowedIds& allowed,
-                                std::vector<std::pair<float, int64_t>>& hits) const {
+SearchWork Index::search_radius(const float* query, float radius, const AllowedIds& allowed, DistantIds& hits) const {
     std::shared_lock<FairLock> reading(lock_);
     const Allowed rows = allowed_rows(allowed);
     Search search({rows_, *source_, *encoder_, settings_.metric}, rows);

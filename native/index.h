@@ -82,8 +82,7 @@ public:
     // The k nearest to each query.
     SearchWork search(const SearchRequest& request, const Answers& answers) const;
     // All records within `radius` of one query, by true distance where vectors are kept.
-    SearchWork search_radius(const float* query, float radius, const AllowedIds& allowed,
-                             std::vector<std::pair<float, int64_t>>& hits) const;
+    SearchWork search_radius(const float* query, float radius, const AllowedIds& allowed, DistantIds& hits) const;
 
     int64_t size() const;
     int64_t dim() const { return dim_; }

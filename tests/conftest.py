@@ -76,7 +76,7 @@ def _seen_in_process(code: str, *arguments: object, needles: dict[str, bytes]) -
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={"OPENBLAS_NUM_THREADS": "1"},
+        env={"OPENBLAS_NUM_THREADS": "1", **{k: v for k, v in os.environ.items() if k == "LETHEVEC_ISA"}},
     )
     assert child.stdin is not None
     assert child.stdout is not None

@@ -194,7 +194,7 @@ void bind_index(nb::module_& module) {
         .def(
             "search_radius",
             [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {
-                std::vector<std::pair<float, int64_t>> hits;
+                DistantIds hits;
                 Unlocked released;
                 const SearchWork work = self.search_radius(query.data(), radius, allowed_ids(allowed), hits);
                 return std::make_pair(std::move(hits), as_tuple(work));

@@ -163,6 +163,22 @@ private:
     std::size_t size_ = 0, room_ = 0;
 };
 
+// For lists of what the other ones cannot hold: whatever memory is given back is overwritten first.
+template <class T>
+struct WipingAllocator {
+    using value_type = T;
+    WipingAllocator() = default;
+    template <class Other>
+    WipingAllocator(const WipingAllocator<Other>&) {}
+    T* allocate(std::size_t n) { return std::allocator<T>().allocate(n); }
+    void deallocate(T* at, std::size_t n) {
+        wipe(static_cast<void*>(at), n * sizeof(T));
+        std::allocator<T>().deallocate(at, n);
+    }
+    friend bool operator==(const WipingAllocator&, const WipingAllocator&) { return true; }
+    friend bool operator!=(const WipingAllocator&, const WipingAllocator&) { return false; }
+};
+
 // Of one length, zeros at first. Few of them lie in the object itself: a search has half a dozen of these, and to ask
 // for memory on a boundary takes as long as to fill it.
 template <class T>

@@ -62,7 +62,7 @@ void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_
     }
 }
 
-void Search::within(const float* x, float radius, std::vector<Hit>& hits) {
+void Search::within(const float* x, float radius, DistantIds& hits) {
     Sought& sought = memory_->sought[0];
     Candidates& found = sought.candidates;
     if (keeps_vectors_) {

@@ -29,7 +29,7 @@ public:
     // The k nearest records of each of n queries: ids (n, k), -1 where there are fewer, and distances, infinity there.
     void nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances);
     // All records within a radius, nearest first, by the best distance that is kept.
-    void within(const float* x, float radius, std::vector<Hit>& hits);
+    void within(const float* x, float radius, DistantIds& hits);
 
     const SearchWork& work() const { return work_; }
 

@@ -2,8 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "memory/wiped.h"
 
 namespace lethevec {
+
+// Answers of a search within a radius.
+using DistantIds = std::vector<std::pair<float, int64_t>, WipingAllocator<std::pair<float, int64_t>>>;
 
 struct SearchWork {
     int64_t scanned = 0;     // records whose first bits were looked at

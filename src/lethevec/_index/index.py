@@ -344,12 +344,18 @@ class Index:
     @contextmanager
     def _leaving(self, ids: I64) -> Iterator[tuple[I64, F32]]:
         """Those of the ids that are present, and their vectors as they are now; wiped in the end."""
-        present = np.unique(ids[self._records.contains(ids)])
+        found = ids[self._records.contains(ids)]
+        found.sort()
+        once = np.ones(len(found), dtype=np.bool_)
+        np.not_equal(found[1:], found[:-1], out=once[1:])
+        present = found[once]
+        found.fill(0)
         vectors = self._records.vectors(present)
         try:
             yield present, vectors
         finally:
             vectors.fill(0)
+            present.fill(0)
 
     # --- Search ------------------------------------------------------------------------------------------------------
 

@@ -75,8 +75,7 @@ class Records:
             present = self.contains(ids)
             leaving = int(present.sum())
             if self._passes_threshold(len(self) - leaving):
-                self._refuse_unusable(ids, present, ignore_unknown)
-                left = np.setdiff1d(self.ids(), ids, assume_unique=True)
+                left = self._without(ids, present, ignore_unknown)
                 self.native, self.source = self._made_again(len(left), left)
                 return leaving
         gone, refusal = self.native.forget(ids, ignore_unknown, resolve_threads(None, leaving))
@@ -115,10 +114,19 @@ class Records:
             refuse(("present", int(ids[known.argmax()])))
         _refuse_repeated(ids)
 
-    def _refuse_unusable(self, ids: I64, present: npt.NDArray[np.bool_], ignore_unknown: bool) -> None:
+    def _without(self, ids: I64, present: npt.NDArray[np.bool_], ignore_unknown: bool) -> I64:
+        """The ids of all records but these, which are refused if they cannot be forgotten. No copy of them is left."""
         if not (ignore_unknown or present.all()):
             refuse(("absent", int(ids[present.argmin()])))
-        _refuse_repeated(ids[present])
+        everything = self.ids()
+        try:
+            places = np.searchsorted(everything, ids)[present]
+            unique, counts = np.unique(places, return_counts=True)
+            if len(unique) < len(places):
+                refuse(("repeated", int(everything[unique[(counts > 1).argmax()]])))
+            return np.delete(everything, places)
+        finally:
+            everything.fill(0)
 
     def _made_again(self, records: int, ids: I64) -> tuple[core.Index, Chosen]:
         """Where the number of records decides on the source: another index, for as many records, with these in it.
