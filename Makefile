@@ -8,7 +8,7 @@ CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*
 # Each has a folder in tests/integrations, with what its environment needs.
 FRAMEWORKS := frames haystack langchain mcp sklearn sources
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan \
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan test-long \
   test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
+	@echo "make test-long      kills, damaged files, histories and readers beside a writer, for an hour"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("lethevec needs Python 3.10 or later, got " + sys.version) if sys.version_info < (3, 10) else 0'
@@ -71,6 +72,8 @@ format: $(VENV)/.installed-lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/clang-format -i $(CPP)
 
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
+
 # The kernels by themselves, without Python, against the golden files: here, and for aarch64 under an emulator.
 GOLDEN := tests/golden/hashing-v1.bin
 need = command -v $(1) >/dev/null || { echo "$@ needs $(1): sudo apt install $(2)"; exit 1; }
@@ -78,7 +81,7 @@ need = command -v $(1) >/dev/null || { echo "$@ needs $(1): sudo apt install $(2
 test-native:
 	@$(call need,cmake,cmake)
 	cmake -S . -B build/native-tests -DLETHEVEC_NATIVE_TESTS=ON
-	cmake --build build/native-tests --parallel
+	cmake --build build/native-tests --parallel $(JOBS)
 	build/native-tests/golden_check $(GOLDEN)
 	build/native-tests/agreement_check
 	build/native-tests/no_memory
@@ -89,7 +92,7 @@ test-neon:
 	@$(call need,aarch64-linux-gnu-g++,g++-aarch64-linux-gnu)
 	@$(call need,qemu-aarch64,qemu-user)
 	cmake -S . -B build/neon-tests -DLETHEVEC_NATIVE_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake
-	cmake --build build/neon-tests --parallel
+	cmake --build build/neon-tests --parallel $(JOBS)
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/golden_check $(GOLDEN) scalar neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/agreement_check neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/registers_check
@@ -98,7 +101,7 @@ test-neon:
 test-asan:
 	@$(call need,cmake,cmake)
 	cmake -S . -B build/asan -DLETHEVEC_NATIVE_TESTS=ON -DLETHEVEC_SANITIZE=address,undefined
-	cmake --build build/asan --parallel 2
+	cmake --build build/asan --parallel $(JOBS)
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/golden_check $(GOLDEN)
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/agreement_check
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/no_memory
@@ -107,7 +110,7 @@ test-asan:
 test-tsan:
 	@$(call need,cmake,cmake)
 	cmake -S . -B build/tsan -DLETHEVEC_NATIVE_TESTS=ON -DLETHEVEC_SANITIZE=thread
-	cmake --build build/tsan --parallel 2
+	cmake --build build/tsan --parallel $(JOBS)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/stress
 
 # The frameworks disagree about versions, so each has an environment of its own; the native core is that of .venv.
@@ -121,6 +124,15 @@ $(addprefix test-,$(FRAMEWORKS)): test-%: $(ENVIRONMENTS)/%/.installed
 	tools/test_integration.sh $*
 
 test-integrations: $(addprefix test-,$(FRAMEWORKS))
+
+# The tests that try at random, many times as long as in the suite: killed processes, damaged files, histories, and
+# readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
+TIMES ?= 20
+test-long: $(VENV)/.installed-test
+	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py
+	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
+	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
+	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py
 
 # `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
 BENCH ?= all --quick
