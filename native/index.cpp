@@ -1,6 +1,7 @@
 #include "index.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -17,6 +18,12 @@
 namespace lethevec {
 
 namespace {
+
+// No two are the same, whatever the index: a set of rows may outlive the index that it is from.
+uint64_t next_arrangement() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
 
 constexpr int64_t ENCODE_GROUP = 64;  // vectors that are encoded together
 // How much a thread does with the lock held before it lets others in: numbers of vectors, and vectors.
@@ -51,7 +58,8 @@ Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std
       dim_(encoder->dim),
       encoder_(std::move(encoder)),
       source_(std::move(source)),
-      rows_(layout()) {}
+      rows_(layout()),
+      arrangement_(next_arrangement()) {}
 
 Layout Index::layout() const {
     Layout layout = source_->layout(*encoder_, settings_.metric, settings_.hamming);
@@ -93,8 +101,17 @@ void Index::file_rows(Source& source, const float* x, const uint32_t* rows, int6
 void Index::remove_row(uint32_t row) {
     const auto last = static_cast<uint32_t>(rows_.size() - 1);
     if (row != last) source_->renumber(rows_, last, row);
+    arrangement_ = next_arrangement();
+    if (filters_) filters_->remove(row);
     rows_.remove(row);
     shown_ = std::min(shown_, rows_.size());
+}
+
+// It may not have got its fields yet.
+void Index::drop_last_row() {
+    arrangement_ = next_arrangement();
+    if (filters_ && filters_->rows() == rows_.size()) filters_->remove(static_cast<uint32_t>(rows_.size() - 1));
+    rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
 }
 
 // --- Changes
@@ -127,6 +144,11 @@ void Index::append_rows(const int64_t* ids, int64_t n, int64_t before, uint32_t*
         if (found != Rows::NONE) throw IdRefused(ids[i], found < before ? IdRefused::present : IdRefused::repeated);
         rows[i] = rows_.append(ids[i]);
     }
+    arrangement_ = next_arrangement();
+    if (!filters_) return;
+    filters::Filters::Change none(*filters_);
+    filters_->prepare({}, n, none);
+    filters_->append(none);
 }
 
 void Index::take_back(int64_t before, int64_t filed) {
@@ -134,7 +156,7 @@ void Index::take_back(int64_t before, int64_t filed) {
     while (rows_.size() > before) {
         const auto last = static_cast<uint32_t>(rows_.size() - 1);
         if (last < filed) source_->leave(rows_, &last, 1, 1, nullptr);
-        rows_.remove(last);
+        drop_last_row();
     }
     shown_ = rows_.size();
 }
@@ -156,7 +178,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
                           if (copy) return;
                           file_rows(*source_, x + from * dim_, some, count, threads);
                       } catch (...) {
-                          while (rows_.size() > first) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+                          while (rows_.size() > first) drop_last_row();
                           throw;
                       }
                       filed = shown_ = rows_.size();
@@ -266,7 +288,7 @@ void Index::add_codes(const CodedRecords& records, int64_t threads) {
                       records.codes + i * bytes, static_cast<double>(records.norms[i]), records.factors[i]);
         file_rows(*source_, records.x, rows.data(), n, threads);
     } catch (...) {
-        while (rows_.size() > before) rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
+        while (rows_.size() > before) drop_last_row();
         throw;
     }
     shown_ = rows_.size();
@@ -296,6 +318,10 @@ void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, co
 // --- Searches
 
 Allowed Index::allowed_rows(const AllowedIds& allowed) const {
+    if (allowed.rows) {
+        expect_unmoved(*allowed.rows);
+        return Allowed(rows_, shown_, allowed.rows->bits);
+    }
     return allowed.ids ? Allowed(rows_, shown_, allowed.ids, allowed.n) : Allowed(rows_, shown_);
 }
 
@@ -321,6 +347,79 @@ SearchWork Index::search_radius(const float* query, float radius, const AllowedI
     Search search({rows_, *source_, *encoder_, settings_.metric}, rows);
     search.within(query, radius, hits);
     return search.work();
+}
+
+// --- Filters
+
+void Index::keep_fields(std::optional<std::vector<std::string>> only) {
+    const FairLock::Change change(lock_);
+    auto fields = std::make_unique<filters::Filters>(std::move(only));
+    filters::Filters::Change none(*fields);
+    fields->prepare({}, rows_.size(), none);
+    fields->append(none);
+    std::unique_lock<FairLock> writing(lock_);
+    filters_.swap(fields);
+}
+
+void Index::set_fields(const int64_t* ids, int64_t n, const filters::Texts& texts) {
+    const FairLock::Change change(lock_);
+    if (!filters_) throw std::logic_error("no fields are kept");
+    std::vector<uint32_t> rows;
+    std::vector<std::string_view> payloads, subjects;
+    for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
+        const uint32_t row = rows_.find(ids[i]);
+        if (row == Rows::NONE) continue;
+        rows.push_back(row);
+        payloads.push_back(texts.payloads ? texts.payloads[i] : std::string_view());
+        subjects.push_back(texts.subjects ? texts.subjects[i] : std::string_view());
+    }
+    std::unique_lock<FairLock> writing(lock_);
+    filters::Filters::Change values(*filters_);
+    filters_->prepare({payloads.data(), subjects.data()}, static_cast<int64_t>(rows.size()), values);
+    filters_->replace(values, rows.data());
+}
+
+SelectedRows Index::select(const filters::Condition& condition, int64_t unsure_from,
+                           std::vector<int64_t>& unsure) const {
+    std::shared_lock<FairLock> reading(lock_);
+    if (!filters_) throw std::logic_error("no fields are kept");
+    filters::Answer answer;
+    filters_->evaluate(condition, [&](int64_t id) { return find(id); }, unsure_from, answer);
+    // Only of what can be seen.
+    const auto hide = [&](std::vector<uint64_t>& bits) {
+        const auto seen = static_cast<size_t>(shown_);
+        for (size_t w = seen / 64; w < bits.size(); ++w)
+            bits[w] &= w == seen / 64 ? (uint64_t{1} << (seen % 64)) - 1 : 0;
+    };
+    hide(answer.yes);
+    SelectedRows rows = {std::move(answer.yes), arrangement_};
+    if (!answer.any_unsure) return rows;
+    hide(answer.unsure);
+    SelectedRows{std::move(answer.unsure), arrangement_}.each([&](uint32_t row) { unsure.push_back(rows_.id(row)); });
+    return rows;
+}
+
+void Index::expect_unmoved(const SelectedRows& rows) const {
+    if (rows.arrangement != arrangement_) throw RowsMoved();
+}
+
+void Index::include(SelectedRows& rows, const int64_t* ids, int64_t n) const {
+    std::shared_lock<FairLock> reading(lock_);
+    expect_unmoved(rows);
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t row = find(ids[i]);
+        if (row != Rows::NONE) rows.set(row);
+    }
+}
+
+std::vector<int64_t> Index::ids_of(const SelectedRows& rows) const {
+    std::shared_lock<FairLock> reading(lock_);
+    expect_unmoved(rows);
+    std::vector<int64_t> ids;
+    ids.reserve(static_cast<size_t>(rows.count()));
+    rows.each([&](uint32_t row) { ids.push_back(rows_.id(row)); });
+    return ids;
 }
 
 // --- Records given back
@@ -422,6 +521,7 @@ std::vector<uint8_t> Index::raw_memory() const {
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint8_t> all = rows_.raw_memory();
     source_->raw_memory(all);
+    if (filters_) filters_->raw_memory(all);
     return all;
 }
 

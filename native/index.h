@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "fair_lock.h"
+#include "filters/filters.h"
 #include "hashing/encoder.h"
 #include "rows/rows.h"
+#include "rows/selected.h"
 #include "search/work.h"
 #include "sources/source.h"
 
@@ -25,10 +27,12 @@ struct IndexSettings {
     bool keep_vectors;  // rerank by true distance
 };
 
-// Ids that a search is restricted to, unless there is no list. Ids that are not present match nothing.
+// What a search is restricted to, unless there is neither: ids, of which those that are not present match nothing, or
+// rows.
 struct AllowedIds {
     const int64_t* ids = nullptr;
     int64_t n = 0;
+    const SelectedRows* rows = nullptr;
 };
 
 struct SearchRequest {
@@ -79,10 +83,22 @@ public:
     // All codes for another gain. They are made while searches use the old ones, and exchanged at once.
     void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress);
 
-    // The k nearest to each query.
+    // The k nearest to each query. Throws RowsMoved.
     SearchWork search(const SearchRequest& request, const Answers& answers) const;
     // All records within `radius` of one query, by true distance where vectors are kept.
     SearchWork search_radius(const float* query, float radius, const AllowedIds& allowed, DistantIds& hits) const;
+
+    // --- Filters: fields of payloads beside the rows, which come and go with them.
+
+    // From now on there are fields, all of them or these. No row has any until `set_fields`.
+    void keep_fields(std::optional<std::vector<std::string>> only);
+    // The fields of records, in place of those they had; each id once. Ids that are not present are passed over.
+    void set_fields(const int64_t* ids, int64_t n, const filters::Texts& texts);
+    // The rows that pass for certain, and the ids of those that somebody else has to look at.
+    SelectedRows select(const filters::Condition& condition, int64_t unsure_from, std::vector<int64_t>& unsure) const;
+    // Adds the rows of these ids. Throws RowsMoved, as all do that are given a set of rows.
+    void include(SelectedRows& rows, const int64_t* ids, int64_t n) const;
+    std::vector<int64_t> ids_of(const SelectedRows& rows) const;
 
     int64_t size() const;
     int64_t dim() const { return dim_; }
@@ -121,6 +137,9 @@ private:
     // Takes rows at the end back, those from `filed` on without asking the source to let them go.
     void take_back(int64_t before, int64_t filed);
     void remove_row(uint32_t row);
+    // The last row, which no source knows.
+    void drop_last_row();
+    void expect_unmoved(const SelectedRows& rows) const;
     // Tells a source of rows that were filled in; `x` is null where vectors are not kept.
     void file_rows(Source& source, const float* x, const uint32_t* rows, int64_t n, int64_t threads,
                    const Progress& progress = nullptr) const;
@@ -132,6 +151,8 @@ private:
     std::shared_ptr<const Encoder> encoder_;
     std::unique_ptr<Source> source_;
     Rows rows_;
+    std::unique_ptr<filters::Filters> filters_;  // as many rows as there are, wherever nobody changes them
+    uint64_t arrangement_;                       // another one whenever rows come or go
     int64_t shown_ = 0;  // the first rows, whose records can be seen; others are on their way in
     mutable FairLock lock_;
 };

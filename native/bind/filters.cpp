@@ -4,6 +4,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <unordered_map>
+
 #include "bind/bind.h"
 #include "bind/texts.h"
 #include "filters/filters.h"
@@ -16,7 +18,7 @@ using filters::Answer;
 using filters::Filter;
 using filters::Filters;
 
-// The structure by itself, with rows and no index. For tests.
+// The structure by itself, with rows and no index: for records without a vector.
 struct FilterRows {
     explicit FilterRows(std::optional<std::vector<std::string>> only) : filters(std::move(only)) {}
 
@@ -38,10 +40,20 @@ struct FilterRows {
         filters.remove(static_cast<uint32_t>(row));
     }
     // Two lists of bytes, a bit for each row: those that pass, and those of which it cannot be told.
-    std::pair<nb::bytes, nb::bytes> evaluate(const Filter& filter) const {
+    // `numbers` are those of the rows; without them, a row has its own number.
+    std::pair<nb::bytes, nb::bytes> evaluate(const Filter& filter, std::optional<Array<const int64_t, 1>> numbers,
+                                             int64_t unsure_from) const {
+        expect(!numbers || rows(*numbers) == filters.rows(), "numbers: wrong shape");
+        std::unordered_map<int64_t, uint32_t> known;
+        for (int64_t row = 0; numbers && row < rows(*numbers); ++row)
+            known.emplace(numbers->data()[row], static_cast<uint32_t>(row));
+        const auto find = [&](int64_t number) {
+            if (!numbers) return static_cast<uint32_t>(number);
+            const auto found = known.find(number);
+            return found == known.end() ? UINT32_MAX : found->second;
+        };
         Answer answer;
-        filters.evaluate(
-            filter.condition(), [](int64_t number) { return static_cast<uint32_t>(number); }, INT64_MAX, answer);
+        filters.evaluate(filter.condition(), find, unsure_from, answer);
         answer.unsure.resize(answer.yes.size());
         const auto bytes = [](const std::vector<uint64_t>& words) {
             return nb::bytes(reinterpret_cast<const char*>(words.data()), 8 * words.size());
@@ -71,12 +83,13 @@ void bind_filters(nb::module_& module) {
                 new (self) Filter(std::string_view(program.c_str(), program.size()));
             },
             "program"_a);
-    nb::class_<FilterRows>(module, "FilterRows", "The structure behind filters, without an index. For tests.")
+    nb::class_<FilterRows>(module, "FilterRows", "The structure behind filters, without an index.")
         .def(nb::init<std::optional<std::vector<std::string>>>(), "only"_a.none())
         .def("add", &FilterRows::add, "payloads"_a.none(), "subjects"_a.none(), "n"_a)
         .def("replace", &FilterRows::replace, "rows"_a.noconvert(), "payloads"_a.none(), "subjects"_a.none())
         .def("remove", &FilterRows::remove, "row"_a)
-        .def("evaluate", &FilterRows::evaluate, "filter"_a)
+        .def("evaluate", &FilterRows::evaluate, "filter"_a, "numbers"_a.none() = nb::none(),
+             "unsure_from"_a = INT64_MAX)
         .def("raw_memory", &FilterRows::raw_memory)
         .def("size", &FilterRows::size, "Fields, different values, and bytes.")
         .def("__len__", [](const FilterRows& self) { return self.filters.rows(); });

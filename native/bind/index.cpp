@@ -14,6 +14,7 @@
 #include "bind/bind.h"
 #include "bind/matrix.h"
 #include "bind/sources.h"
+#include "bind/texts.h"
 #include "digest.h"
 #include "index.h"
 #include "memory/wipe.h"
@@ -59,10 +60,31 @@ Progress reporting(const Report& report) {
     };
 }
 
-AllowedIds allowed_ids(const std::optional<Ids>& ids) {
-    static const int64_t none = 0;  // an empty list may be nowhere
-    if (!ids) return {};
-    return {ids->size() ? ids->data() : &none, rows(*ids)};
+// A list of ids, a set of rows, or None.
+class Restriction {
+public:
+    explicit Restriction(nb::handle given) {
+        static const int64_t none = 0;  // an empty list may be nowhere
+        if (given.is_none()) return;
+        if (nb::isinstance<SelectedRows>(given)) {
+            allowed_.rows = nb::cast<const SelectedRows*>(given);
+            return;
+        }
+        ids_ = nb::cast<Ids>(given, false);
+        allowed_.ids = ids_->size() ? ids_->data() : &none;
+        allowed_.n = rows(*ids_);
+    }
+    const AllowedIds& allowed() const { return allowed_; }
+
+private:
+    std::optional<Ids> ids_;
+    AllowedIds allowed_;
+};
+
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> as_array(std::vector<int64_t>&& numbers) {
+    auto* all = new std::vector<int64_t>(std::move(numbers));
+    nb::capsule owner(all, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+    return nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>(all->data(), {all->size()}, owner);
 }
 
 std::tuple<int64_t, int64_t, int64_t, int64_t> as_tuple(const SearchWork& work) {
@@ -114,6 +136,10 @@ void bind_index(nb::module_& module) {
 
     nb::class_<SourceSettings>(module, "SourceSettings", "What a source of candidates is made from.");
     nb::class_<ScanSettings, SourceSettings>(module, "ScanSettings", "All codes are scanned.").def(nb::init<>());
+
+    nb::class_<SelectedRows>(module, "SelectedRows", "The rows that a filter lets through.")
+        .def("__len__", &SelectedRows::count);
+    nb::exception<RowsMoved>(module, "RowsMoved");
 
     nb::class_<Index>(module, "Index", "Records in memory.")
         .def(
@@ -176,16 +202,16 @@ void bind_index(nb::module_& module) {
             "encoder"_a, "threads"_a, "progress"_a.none() = nb::none())
         .def(
             "search",
-            [](const Index& self, const Matrix<const float>& queries, int64_t k, double effort,
-               std::optional<Ids> allowed, int64_t threads, const Matrix<int64_t>& ids,
-               const Matrix<float>& distances) {
+            [](const Index& self, const Matrix<const float>& queries, int64_t k, double effort, nb::handle allowed,
+               int64_t threads, const Matrix<int64_t>& ids, const Matrix<float>& distances) {
+                const Restriction restriction(allowed);
                 expect(queries.columns == self.dim(), "queries: wrong shape");
                 expect(ids.rows == queries.rows && ids.columns == k, "ids: wrong shape");
                 expect(distances.rows == queries.rows && distances.columns == k, "distances: wrong shape");
                 SearchWork work;
                 {
                     Unlocked released;
-                    work = self.search({queries.data, queries.rows, k, effort, allowed_ids(allowed), threads},
+                    work = self.search({queries.data, queries.rows, k, effort, restriction.allowed(), threads},
                                        {ids.data, distances.data});
                 }
                 return as_tuple(work);
@@ -193,13 +219,59 @@ void bind_index(nb::module_& module) {
             "queries"_a, "k"_a, "effort"_a, "allowed"_a.none(), "threads"_a, "ids"_a, "distances"_a)
         .def(
             "search_radius",
-            [](const Index& self, Array<const float, 1> query, float radius, std::optional<Ids> allowed) {
+            [](const Index& self, Array<const float, 1> query, float radius, nb::handle allowed) {
+                const Restriction restriction(allowed);
                 DistantIds hits;
                 Unlocked released;
-                const SearchWork work = self.search_radius(query.data(), radius, allowed_ids(allowed), hits);
+                const SearchWork work = self.search_radius(query.data(), radius, restriction.allowed(), hits);
                 return std::make_pair(std::move(hits), as_tuple(work));
             },
             "query"_a.noconvert(), "radius"_a, "allowed"_a.none())
+        .def(
+            "keep_fields",
+            [](Index& self, std::optional<std::vector<std::string>> only) {
+                Unlocked released;
+                self.keep_fields(std::move(only));
+            },
+            "only"_a.none())
+        .def(
+            "set_fields",
+            [](Index& self, Ids ids, nb::handle payloads, nb::handle subjects) {
+                const TextList payload_texts(payloads, rows(ids)), subject_texts(subjects, rows(ids));
+                Unlocked released;
+                self.set_fields(ids.data(), rows(ids), {payload_texts.data(), subject_texts.data()});
+            },
+            "ids"_a.noconvert(), "payloads"_a.none(), "subjects"_a.none())
+        .def(
+            "select",
+            [](const Index& self, const filters::Filter& filter, int64_t unsure_from) {
+                std::vector<int64_t> unsure;
+                SelectedRows found;
+                {
+                    Unlocked released;
+                    found = self.select(filter.condition(), unsure_from, unsure);
+                }
+                return std::make_pair(std::move(found), as_array(std::move(unsure)));
+            },
+            "filter"_a, "unsure_from"_a, "The rows that pass, and the ids of those of which it cannot be told.")
+        .def(
+            "include",
+            [](const Index& self, SelectedRows& rows_found, Ids ids) {
+                Unlocked released;
+                self.include(rows_found, ids.data(), rows(ids));
+            },
+            "rows"_a, "ids"_a.noconvert())
+        .def(
+            "ids_of",
+            [](const Index& self, const SelectedRows& rows_found) {
+                std::vector<int64_t> ids;
+                {
+                    Unlocked released;
+                    ids = self.ids_of(rows_found);
+                }
+                return as_array(std::move(ids));
+            },
+            "rows"_a)
         .def(
             "contains",
             [](const Index& self, Ids ids, Array<bool, 1> out) {

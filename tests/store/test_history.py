@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lethevec import Preview
 from lethevec._filters import matches, parse
 from lethevec._forgetting.verify import verify_chain
+from lethevec._native import core
 from lethevec._store import open as open_store
 from lethevec.errors import ErasureIncompleteError, IdError, UnknownIdError
 
@@ -40,6 +41,10 @@ FILTERS = [
     {"year": {"$gte": 1, "$lt": 4}, "$subject": SUBJECTS[0]},
     {"$or": [{"$subject": SUBJECTS[1]}, {"year": {"$in": [0, 4]}}]},
     {"year": {"$exists": False}},
+    {"note": {"$text": "note and"}},
+    {"$or": [{"note": {"$exists": False}}, {"note": {"$regex": "^0000[0-9][13579]"}}]},
+    {"$not": {"$id": {"$in": POOL[8:16]}}},
+    {"note": {"$gte": "000004"}, "$subject": {"$ne": SUBJECTS[1]}},
 ]
 steps = st.tuples(
     st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 3)
@@ -308,7 +313,7 @@ class Histories(RuleBasedStateMachine):
             (self.db if self.encrypt else fresh).backup(path / "two")
             assert (path / "one").read_bytes() == (path / "two").read_bytes()
             queries = np.random.default_rng(1).normal(size=(3, DIM))
-            for where in (None, {"$subject": SUBJECTS[0]}, FILTERS[self.counter % 4]):
+            for where in (None, {"$subject": SUBJECTS[0]}, FILTERS[self.counter % len(FILTERS)]):
                 expected = fresh.search(queries, k=5, where=where)
                 wanted = in_order(self.live) if where is None else self.passing(where)
                 for store in (self.db, self.reader):
@@ -320,6 +325,10 @@ class Histories(RuleBasedStateMachine):
                         assert hits.ids.tolist() == expected.ids.tolist()
                         assert hits.distances.tolist() == expected.distances.tolist()
                         assert hits.payloads.tolist() == expected.payloads.tolist()
+            for store in (self.db, self.reader):
+                if store is not None:
+                    memory = core.testing.raw_memory(store._mirror.index._native)
+                    assert not [note for note in self.gone_notes if note.encode() in memory]
         shutil.rmtree(path)
         chain = self.db.receipts(all_kinds=True)
         assert sum(receipt.kind == "erasure" for receipt in chain) == self.forgets

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._hashing.parameters import integer, is_integer
+from .._native import core
 from ..errors import IdError, ParameterError
 
 I64 = npt.NDArray[np.int64]
@@ -86,8 +87,13 @@ def refuse_wide(queries: int, longest: int) -> None:
         )
 
 
-def as_allowed(allow: object, all_ids: Callable[[], I64]) -> I64:
-    """The ids that a filter lets through; it is a list of ids, or a mask with a boolean for each of `all_ids`."""
+def as_allowed(allow: object, all_ids: Callable[[], I64]) -> I64 | core.SelectedRows:
+    """The ids that a filter lets through; it is a list of ids, or a mask with a boolean for each of `all_ids`.
+
+    What the native core has selected by itself goes back to it as it is.
+    """
+    if isinstance(allow, core.SelectedRows):
+        return allow
     mask = read_array(allow, "allow")
     if mask.dtype != np.bool_:
         return as_ids(mask, name="allow")

@@ -365,7 +365,7 @@ class Index:
         k: int = 10,
         *,
         effort: float = 1.0,
-        allow: npt.ArrayLike | None = None,
+        allow: npt.ArrayLike | core.SelectedRows | None = None,
         threads: int | None = 1,
     ) -> Hits:
         """The k nearest records of each query.
@@ -399,7 +399,9 @@ class Index:
         done = self._records.native.search(q, k, effort, allowed, workers, ids, distances)
         return Hits(ids, distances, Work(*done))
 
-    def search_radius(self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | None = None) -> Hits:
+    def search_radius(
+        self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | core.SelectedRows | None = None
+    ) -> Hits:
         """All records within `radius` of each query, by true distance; by the codes' where vectors are not kept.
 
         The arrays of the answer are as wide as the longest answer; shorter ones are padded as those of `search` are.

@@ -174,6 +174,8 @@ class Changes:
         if vectors_too:
             bare = [record.number for record in new if record.vector is None]
             self._mirror.enter(numbers, vectors, bare, replacing=True)
+        else:
+            self._mirror.entered([record.number for record in new])
         self._codes.follow_gain()
         self._codes.put([record.slot for record in whole], vectors, numbers)
 

@@ -11,7 +11,7 @@ transaction is rolled back, the index takes those records from the tables again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,10 @@ _PART = 8192
 _ATTEMPTS = 100  # reads that lose a race against a writer before a damaged file is the likelier cause
 
 
+def _nobody(numbers: Sequence[int] | I64) -> None:
+    """Nobody is told."""
+
+
 class Mirror:
     """The index, and for readers the slot and number of every record, by ascending slot."""
 
@@ -48,6 +52,9 @@ class Mirror:
         """An empty mirror: `refresh` loads it."""
         self.index = index
         self.bare: set[int] = set()  # numbers of records that are not in the index: without a vector, or expired
+        # Who is told the numbers of records that entered or changed, and of those that left.
+        self.entered: Callable[[Sequence[int] | I64], None] = _nobody
+        self.left: Callable[[Sequence[int] | I64], None] = _nobody
         self._retention = retention
         self._session = session
         self._codes = codes
@@ -103,6 +110,7 @@ class Mirror:
 
     def _hide(self, expired: Sequence[int]) -> None:
         """Take records that have expired out of the index."""
+        self.left(expired)
         new = [number for number in expired if number not in self.bare]
         if new:
             known = [number for number in new if number in self.index]
@@ -159,6 +167,7 @@ class Mirror:
 
     def _put(self, slots: list[int], numbers: list[int], vectors: list[bytes]) -> None:
         """Add records, or replace those that are there: a replaced record is read again under its new slot."""
+        self.entered(numbers)
         bare = {number for number, vector in zip(numbers, vectors, strict=True) if vector == b""}
         known = [number for number in bare if number in self.index]
         if known:
@@ -248,6 +257,8 @@ class Mirror:
         """Add records; with `replacing`, those that may be there. `bare` are the numbers of those without a vector."""
         bare = list(bare)
         self._touched += [numbers, np.array(bare, dtype=np.int64)]
+        self.entered(numbers)
+        self.entered(bare)
         known = [number for number in bare if number in self.index]
         if known:
             self.index.forget(known)
@@ -264,6 +275,7 @@ class Mirror:
         self._leave(numbers)
 
     def _leave(self, numbers: I64) -> None:
+        self.left(numbers)
         if self.bare:
             indexed = np.array([number not in self.bare for number in numbers.tolist()], dtype=np.bool_)
             self.bare.difference_update(numbers.tolist())
@@ -289,6 +301,7 @@ class Mirror:
         numbers = np.unique(np.concatenate(self._torn)) if self._torn else np.empty(0, dtype=np.int64)
         for start in range(0, len(numbers), _PART):
             part = numbers[start : start + _PART]
+            self.entered(part)
             slots: list[int] = []
             for some in in_parts(part.tolist()):
                 sql = f"SELECT slot FROM records WHERE number IN ({marks(some)})"

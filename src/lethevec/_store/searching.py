@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._hits import Hits
+from .._native import core
 from ..errors import FormatError
 from .connection import translated
 from .mirror import Mirror
@@ -18,7 +19,7 @@ from .session import Session
 
 __all__ = ["Searcher"]
 
-I64 = npt.NDArray[np.int64]
+Search = Callable[[npt.NDArray[np.int64] | core.SelectedRows | None], Hits]
 _ATTEMPTS = 100  # searches that lose a race against a forget before a damaged file is the likelier cause
 _PATIENCE = 3  # of them, those during which other threads may change records
 
@@ -35,12 +36,12 @@ class Searcher:
 
     def run(
         self,
-        search: Callable[[I64 | None], Hits],
+        search: Search,
         selection: Selection,
         catch_up: Callable[[], None],
         radius: float | None = None,
     ) -> Hits:
-        """The answers of `search`, which is given the numbers of the records that may be found, or None for all.
+        """The answers of `search`, which is given what an index may find, or None for everything.
 
         With a radius, those within it alone.
         """
@@ -51,8 +52,11 @@ class Searcher:
                 with session.guard, translated(session.path):
                     catch_up()
                     epoch = session.epoch
-                    allow = self._selector.numbers(selection)
-                found = search(allow)
+                    allow = self._selector.allowed(selection)
+                try:
+                    found = search(allow)
+                except core.RowsMoved:  # since the filter chose them: another thread has changed records
+                    continue
                 if radius is not None:
                     found = _within(found, radius)
                 with session.guard, translated(session.path):

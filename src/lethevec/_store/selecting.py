@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .._filters import Node, compile_program, parse
+from .._filters.tree import And, OneOf
+from .._native import core
+from .fields import Fields
 from .ids import Id, check_text, comes_after, number_of, order_of
-from .lookup import ids_of, in_order
+from .lookup import ids_of, in_order, in_parts, marks
 from .retention import Retention
 from .session import Session
-from .where import compile_where
 
 __all__ = ["ALL", "Expired", "Selection", "Selector"]
 
@@ -23,16 +27,33 @@ _FEW = 10_000  # records that are looked up one by one and sorted; of more, all 
 
 
 class Selection:
-    """A filter, checked: what `where` says about subject and payload, and a subject."""
+    """A filter, checked: what `where` says about id, subject and payload (see `lethevec._filters.language`), and a
+    subject.
+
+    What the table can answer by its indexes is `sql` too, with its parameters: everything, or a subject alone.
+    """
 
     def __init__(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> None:
         """Check what a caller gave; None is everything."""
-        parts = [] if where is None else [compile_where(where)]
+        parts: list[Node] = [] if where is None else [parse(where)]
+        self.sql: str | None = None if parts else "1"
+        self.parameters: list[Any] = []
         if subject is not None:
-            parts.append(("(subject IS NOT NULL AND subject = ?)", [check_text(subject, "subject")]))
+            parts.append(OneOf("$subject", (check_text(subject, "subject"),)))
+            if self.sql is not None:
+                self.sql, self.parameters = "(subject IS NOT NULL AND subject = ?)", [subject]
         self.everything = not parts
-        self.sql = " AND ".join(sql for sql, _ in parts) or "1"
-        self.parameters = [value for _, values in parts for value in values]
+        self.node: Node = parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    @cached_property
+    def filter(self) -> core.Filter:
+        """For the native core; not of everything."""
+        return core.Filter(compile_program(self.node, _number))
+
+
+def _number(id: Id) -> int | None:
+    """The number of what could be an id."""
+    return number_of(id) if isinstance(id, str) or 0 <= id < 1 << 63 else None
 
 
 class Expired(Selection):
@@ -52,24 +73,41 @@ class Expired(Selection):
 class Selector:
     """Finds the records that a selection lets through. The caller holds the guard."""
 
-    def __init__(self, session: Session, retention: Retention) -> None:
+    def __init__(self, session: Session, fields: Fields, retention: Retention) -> None:
         """Of an open store."""
         self._retention = retention
         self._session = session
         self._connection = session.connection
+        self._fields = fields
+
+    def allowed(self, selection: Selection) -> I64 | core.SelectedRows | None:
+        """What a search may find, as an index takes it; None for everything."""
+        if selection.everything or self._by_table(selection):
+            return self.numbers(selection)
+        return self._fields.select(selection.node, selection.filter).rows
 
     def numbers(self, selection: Selection) -> I64 | None:
-        """The numbers of the records, in no particular order; None for all. Everything else here follows from it."""
+        """The numbers of the records, in no particular order; None for all."""
         if selection.everything:
             return None
+        if not self._by_table(selection):
+            return self._fields.numbers(self._fields.select(selection.node, selection.filter))
         sql = f"SELECT number FROM alive WHERE {selection.sql}"
         found = self._connection.execute(sql, selection.parameters).fetchall()
         return np.array([number for (number,) in found], dtype=np.int64)
 
+    def _by_table(self, selection: Selection) -> bool:
+        """The table has an index of subjects: for nothing but a subject, no structure is made."""
+        return selection.sql is not None and not self._fields.used
+
     def count(self, selection: Selection) -> int:
         """How many records there are."""
-        numbers = self.numbers(selection)
-        return self._session.state.digest.count - self._retention.expired if numbers is None else len(numbers)
+        if selection.everything:
+            return self._session.state.digest.count - self._retention.expired
+        if self._by_table(selection):
+            sql = f"SELECT count(*) FROM alive WHERE {selection.sql}"
+            return int(self._connection.execute(sql, selection.parameters).fetchone()[0])
+        return self._fields.select(selection.node, selection.filter).count()
 
     def page(self, selection: Selection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
         """Slots and ids of up to `limit` records in the order of ids: those after one, which need not be there."""
@@ -90,5 +128,13 @@ class Selector:
 
     def slots(self, selection: Selection) -> list[int]:
         """The slots of the records, ascending, with those that have expired and are still there."""
-        sql = f"SELECT slot FROM records WHERE {selection.sql} ORDER BY slot"
-        return [slot for (slot,) in self._connection.execute(sql, selection.parameters)]
+        if selection.sql is not None:
+            sql = f"SELECT slot FROM records WHERE {selection.sql} ORDER BY slot"
+            return [slot for (slot,) in self._connection.execute(sql, selection.parameters)]
+        numbers = self._fields.numbers(self._fields.select(selection.node, selection.filter)).tolist()
+        numbers += self._fields.expired(selection.node)
+        slots: list[int] = []
+        for part in in_parts(numbers):
+            sql = f"SELECT slot FROM records WHERE number IN ({marks(part)})"
+            slots += [slot for (slot,) in self._connection.execute(sql, part)]
+        return sorted(slots)

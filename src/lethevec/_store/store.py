@@ -12,8 +12,9 @@ work: `reading`, `searching`, `changes`, `forgetting` and `erasing`, `ledger`, `
 from __future__ import annotations
 
 import os
+import reprlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Literal, overload
 
 import numpy.typing as npt
 
+from .._filters import parse
 from .._forgetting.anchors import Anchor
 from .._forgetting.keys import AuditKey
 from .._forgetting.receipts import Part, Receipt
@@ -39,6 +41,7 @@ from .codes import Codes
 from .configuration import draws_key, read_configuration
 from .connection import translated
 from .erasing import Eraser
+from .fields import Fields
 from .files import StoreFiles
 from .forgetting import Forgetter, Preview, Request
 from .ids import Id, check_id, check_ids, check_text
@@ -87,6 +90,7 @@ class Store:
         drop_unreadable: bool = False,
         clock: Clock = time.time,
         retention: timedelta | None = None,
+        filters: Sequence[str] | None = None,
     ) -> None:
         """Finish what an earlier process left, then load the index."""
         self._session = session
@@ -104,7 +108,8 @@ class Store:
         self._retention = Retention(session, clock)
         self.retention = retention  #: how long records are kept unless they say otherwise; None: for ever
         self._mirror = Mirror(session, index, self._codes, self._retention, drop_unreadable=drop_unreadable)
-        self._selector = Selector(session, self._retention)
+        self._fields = Fields(session, self._mirror, filters)
+        self._selector = Selector(session, self._fields, self._retention)
         self._reader = Reader(session, self._mirror, self._selector)
         self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
         self._changes = Changes(session, self._mirror, self._codes, rules, self._retention)
@@ -200,7 +205,7 @@ class Store:
         return self._reader.everything()
 
     def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
-        """The number of records, or of those of a subject and those that `where` allows (see `where`).
+        """The number of records, or of those of a subject and those that `where` allows (see the page on filters).
 
         >>> with _example() as db:
         ...     db.count(), db.count({"year": {"$gte": 1995}}), db.count(subject="alice")
@@ -264,7 +269,7 @@ class Store:
         effort: float = 1.0,
         threads: int | None = 1,
     ) -> Hits:
-        """The k nearest records to each query, among those of `subject` and those that `where` allows (see `where`).
+        """The k nearest records to each query, among those that `subject` and `where` allow.
 
         With `radius`, only those at most so far away. Records without a vector are never found.
 
@@ -454,6 +459,7 @@ class Store:
 
     def _after_change(self) -> None:
         """What may wait until a change is committed: a long log is emptied, and codes that it cost are made."""
+        self._fields.settle()
         self._session.empty_long_log()
         self._codes.fill()
 
@@ -750,6 +756,17 @@ def check_seconds(timeout: object) -> float:
     return seconds
 
 
+def check_filters(filters: object) -> list[str] | None:
+    """The fields that are kept in memory for filters, checked; None is all."""
+    if isinstance(filters, bool):
+        return None if filters else []
+    if isinstance(filters, str) or not isinstance(filters, Sequence) or not all(isinstance(f, str) for f in filters):
+        raise ParameterError(f"filters: expected True, False or a list of fields, got {reprlib.repr(filters)}")
+    for field in filters:
+        parse({field: None})
+    return list(filters)
+
+
 def open_store(
     path: Path,
     dim: int | None,
@@ -765,6 +782,7 @@ def open_store(
     drop_unreadable: bool = False,
     clock: Clock = time.time,
     retention: timedelta | None = None,
+    filters: Sequence[str] | None = None,
 ) -> Store:
     """Open or create a store; everything was checked. `ledger` says who signs its receipts, `rules` what is refused."""
     session, lock = open_session(
@@ -773,7 +791,14 @@ def open_store(
     try:
         with translated(session.path):
             return Store(
-                session, lock, ledger, rules, drop_unreadable=drop_unreadable, clock=clock, retention=retention
+                session,
+                lock,
+                ledger,
+                rules,
+                drop_unreadable=drop_unreadable,
+                clock=clock,
+                retention=retention,
+                filters=filters,
             )
     except BaseException:
         session.close()
@@ -794,6 +819,7 @@ def open(
     encrypt: bool | None = None,
     drop_unreadable: bool = False,
     clock: Clock = time.time,
+    filters: bool | Sequence[str] = True,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -806,6 +832,9 @@ def open(
     copy, `drop_unreadable=True` leaves out (and, unless `read_only`, removes) the records whose keys are gone.
 
     `clock` gives the seconds since 1970, for records that expire; tests set their own.
+
+    `filters` says which fields of payloads are kept in memory to make `where` fast, from the first filter on: all of
+    them (True), none (False), or these. Every filter gives the same answer whichever it is.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -837,5 +866,6 @@ def open(
         ledger=lambda session: StoreLedger(session, keys_path),
         rules=Rules(),
         clock=check_clock(clock),
+        filters=check_filters(filters),
         drop_unreadable=drop_unreadable,
     )

@@ -1,0 +1,34 @@
+// Some rows, as a filter has chosen them: a bit for each. Rows move when others go, so a set is good for one
+// arrangement of them, and whoever uses it sees whether that is still the one.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+namespace lethevec {
+
+struct SelectedRows {
+    std::vector<uint64_t> bits;
+    uint64_t arrangement = 0;
+
+    int64_t count() const {
+        int64_t sum = 0;
+        for (uint64_t word : bits) sum += __builtin_popcountll(word);
+        return sum;
+    }
+    void set(uint32_t row) { bits[row / 64] |= uint64_t{1} << (row % 64); }
+    template <class Visit>
+    void each(Visit visit) const {
+        for (size_t w = 0; w < bits.size(); ++w)
+            for (uint64_t word = bits[w]; word; word &= word - 1)
+                visit(static_cast<uint32_t>(64 * w) + static_cast<uint32_t>(__builtin_ctzll(word)));
+    }
+};
+
+// The rows have moved since.
+struct RowsMoved : std::runtime_error {
+    RowsMoved() : std::runtime_error("the rows have moved") {}
+};
+
+}  // namespace lethevec
