@@ -22,10 +22,13 @@ from .rules import Rules
 from .schema import State
 from .session import Session, Transaction
 
-__all__ = ["Changes", "Update"]
+__all__ = ["Changes", "Note", "Update"]
 
 I64 = npt.NDArray[np.int64]
 _PART = 2000  # records held at once
+
+#: Who is told which records go, before they do.
+Note = Callable[[Sequence[Stored]], None]
 
 
 class Update:
@@ -124,17 +127,17 @@ class Changes:
                 f"({len(taken)} of {len(batch)} are); update replaces"
             )
 
-    def update(self, update: Update) -> None:
-        """Replace parts of records in one transaction."""
+    def update(self, update: Update, note: Note | None = None) -> None:
+        """Replace parts of records in one transaction; `note` is told what they were, which is then to be erased."""
         session = self._session
         with session.transaction() as transaction:
             slots = known_slots(session.connection, update.ids)
             if slots:
                 old = self._read(slots)
                 new = update.of(old, session.state.next_slot)
-                self._replace(transaction, old, new, vectors_too=update.given is not None)
+                self._replace(transaction, old, new, vectors_too=update.given is not None, note=note)
 
-    def upsert(self, batch: Batch) -> None:
+    def upsert(self, batch: Batch, note: Note | None = None) -> None:
         """Add records, or put them in the place of those with the same ids, in one transaction."""
         session = self._session
         with session.transaction() as transaction:
@@ -149,20 +152,30 @@ class Changes:
                 old = self._read([slot for slot in slots if slot is not None])
                 stored = batch.part(there).stored(session.state.next_slot)
                 kept = [record._replace(key=before.key) for record, before in zip(stored, old, strict=True)]
-                self._replace(transaction, old, kept, vectors_too=True)
+                self._replace(transaction, old, kept, vectors_too=True, note=note)
 
     def _read(self, slots: Sequence[int]) -> list[Stored]:
         found = {record.slot: record for record in self._session.tables.read_slots(slots)}
         return [found[slot] for slot in slots]
 
     def _replace(
-        self, transaction: Transaction, old: Sequence[Stored], new: Sequence[Stored], *, vectors_too: bool
+        self,
+        transaction: Transaction,
+        old: Sequence[Stored],
+        new: Sequence[Stored],
+        *,
+        vectors_too: bool,
+        note: Note | None,
     ) -> None:
         self._retention.stale = True
         self._rules.may_change(record.subject for record in old)
         self._rules.may_write(now.subject for was, now in zip(old, new, strict=True) if now.subject != was.subject)
-        state = transaction.write()
+        state = transaction.write(forgets=note is not None)
         slots = [record.slot for record in old]
+        if note is not None:
+            note(old)
+            self._session.tables.shred(old)
+            new = [record._replace(key=None) for record in new]  # the old key goes with what it sealed
         self._session.tables.delete(slots, state.version)
         self._codes.delete(slots)
         self._session.tables.insert(new)
@@ -188,7 +201,7 @@ class Changes:
         self._codes.delete(slots)
         self._mirror.leave(np.array([record.number for record in records], dtype=np.int64))
 
-    def delete(self, slots: Sequence[int], before: Callable[[Sequence[Stored]], None]) -> None:
+    def delete(self, slots: Sequence[int], before: Note) -> None:
         """Delete records in one transaction, in parts, so that memory stays bounded. `before` sees each part."""
         tables = self._session.tables
         self._retention.stale = True

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from .._forgetting.receipts import Receipt, now
 from ..errors import ErasureIncompleteError, IncompleteWriteError, UnknownIdError
 from .batch import Stored
-from .changes import Changes
+from .changes import Changes, Note
 from .codes import Codes
 from .erasing import Eraser, Traces, sample_step
 from .ids import Id, order_of
@@ -140,42 +140,74 @@ class Forgetter:
         for number in self._promised.keys() - mark:
             del self._promised[number]
 
+    def rectify(self, change: Callable[[Note], None], records: int, timeout: float) -> Receipt:
+        """Replace records, and sign once no byte of what they were is left; `change` tells what it replaces."""
+        asked: dict[str, Any] = {"by": "update", "subject": None, "missing": []}
+        number = self._erase(change, records, asked, "rectification", tagged=True, search_all=False)
+        if self._session.in_transaction:
+            self._promised[number] = PromisedReceipt(), timeout
+            return self._promised[number][0]
+        return self._eraser.complete(timeout)[number]
+
     def _delete(self, request: Request) -> int:
         """Delete the records in one transaction; the number of the erasure, which waits."""
+        audit, subject = self._ledger.keys.audit, request.subject
+        with self._session.transaction():
+            slots, missing = self._wanted(request)
+            asked = {
+                "by": request.by or _reason(request),
+                "subject": None if subject is None else audit.tag_subject(subject),
+                "missing": sorted(audit.tag_id(id) for id in missing),
+            }
+            return self._erase(
+                lambda note: self._changes.delete(slots, note),
+                len(slots),
+                asked,
+                request.kind,
+                tagged=request.tagged,
+                search_all=request.search_all,
+            )
+
+    def _erase(
+        self,
+        work: Callable[[Note], None],
+        records: int,
+        asked: dict[str, Any],
+        kind: str,
+        *,
+        tagged: bool,
+        search_all: bool,
+    ) -> int:
+        """Do it in one transaction, and put the erasure down as waiting; its number. `work` tells what goes."""
         session = self._session
         audit = self._ledger.keys.audit
         traces = Traces()
         tags: list[str] = []
         count = 0
+        step = sample_step(records)
         with session.transaction():
-            slots, missing = self._wanted(request)
-            step = sample_step(len(slots))
             before = session.state.digest.digest()
 
             def note(records: Sequence[Stored]) -> None:
                 nonlocal count
                 count += len(records)
                 traces.take(records, step, session.tables, self._codes)
-                if request.tagged:
+                if tagged:
                     tags.extend(audit.tag_id(record.id) for record in records)
 
-            self._changes.delete(slots, note)
-            state, subject = session.state, request.subject
+            work(note)
+            state = session.state
             draft = {
                 "asked_at": now(),
-                "asked": {
-                    "by": request.by or _reason(request),
-                    "subject": None if subject is None else audit.tag_subject(subject),
-                    "missing": sorted(audit.tag_id(id) for id in missing),
-                },
+                "asked": asked,
                 "audit_key": audit.id,
                 "records": count,
                 "erased": sorted(tags),
                 "digest": {"before": audit.tag_digest(before), "after": audit.tag_digest(state.digest.digest())},
                 "version": state.version,
             }
-            number = self._ledger.note_erasure(draft, request.kind)
-            self._eraser.remember(number, traces, whole_files=request.search_all)
+            number = self._ledger.note_erasure(draft, kind)
+            self._eraser.remember(number, traces, whole_files=search_all)
         return number
 
     def _wanted(self, request: Request) -> tuple[list[int], list[Id]]:

@@ -36,7 +36,7 @@ from .._record import KEEP, Keep, Record
 from ..errors import ErasureIncompleteError, IdError, InputError, ParameterError
 from . import backups, checking
 from .batch import Batch, make_batch
-from .changes import Changes, Update
+from .changes import Changes, Note, Update
 from .codes import Codes
 from .configuration import draws_key, read_configuration
 from .connection import translated
@@ -56,6 +56,7 @@ from .rules import Rules
 from .searching import Searcher
 from .selecting import ALL, Expired, Selection, Selector
 from .session import Session
+from .soon import Soon
 from .vault import vault_path
 
 __all__ = ["Store", "open"]
@@ -116,6 +117,7 @@ class Store:
         self._forgetter = Forgetter(
             session, self._changes, self._codes, self._selector, self._ledger, self._eraser, self._reserve
         )
+        self._soon = Soon(session)
         self._mirror.load()
 
     # --- What it is --------------------------------------------------------------------------------------------------
@@ -350,21 +352,25 @@ class Store:
         subjects: Any = None,
         payloads: Any = None,
         expires: Any = KEEP,
-    ) -> None:
+        erase_old: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt | None:
         """Add records, or put them in the place of those with the same ids, in one transaction.
 
-        Of a record that is replaced nothing stays: what is not given is gone. `update` replaces parts.
+        Of a record that is replaced nothing stays: what is not given is gone. `update` replaces parts, and says what
+        `erase_old` does.
 
         >>> with _example() as db:
         ...     db.upsert([[5, 5], [6, 6]], ids=["a", "new"], payloads=[{"year": 2026}, None])
         ...     db.ids(), db.get("a")[0].subject
         ([7, 'a', 'b', 'new'], None)
         """
+        boolean("erase_old", erase_old)
+        seconds = self._seconds(timeout)
         batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, self._times(expires))
         with self._session.guard:
             self._catch_up()
-            self._changes.upsert(batch)
-            self._after_change()
+            return self._rectify(lambda note: self._changes.upsert(batch, note), len(batch), erase_old, seconds)
 
     def load(self, batches: Iterable[Mapping[str, Any]], *, total: int | None = None) -> int:
         """Add many records in one transaction and bounded memory, with a progress line; the number of records.
@@ -410,8 +416,14 @@ class Store:
         payloads: Any = KEEP,
         expires: Any = KEEP,
         merge: bool = False,
-    ) -> None:
+        erase_old: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt | None:
         """Replace parts of records in one transaction. What is not given stays; None takes a part off.
+
+        What was replaced may stay in the log until the next erasure, until the store is closed, or for a minute at the
+        latest (longer only while another program reads an older state). With `erase_old` it is erased like what
+        `forget` forgets, and the receipt says so.
 
         With `merge`, fields of a new payload take the places of those of the same name, and the others stay. It looks
         at the top level alone: a field that holds an object is replaced as a whole.
@@ -421,12 +433,25 @@ class Store:
         ...     db.get("a")[0].payload
         {'read': True, 'year': 1995}
         """
+        boolean("erase_old", erase_old)
+        seconds = self._seconds(timeout)
         times = None if isinstance(expires, Keep) else self._times(expires)
         update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, times, merge=merge)
         with self._session.guard:
             self._catch_up()
-            self._changes.update(update)
+            return self._rectify(lambda note: self._changes.update(update, note), len(update.ids), erase_old, seconds)
+
+    def _rectify(
+        self, change: Callable[[Note | None], None], records: int, erase_old: bool, timeout: float
+    ) -> Receipt | None:
+        if not erase_old:
+            change(None)
+            self._soon.note()
             self._after_change()
+            return None
+        receipt = self._forgetter.rectify(change, records, timeout)
+        self._after_change()
+        return receipt
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -715,6 +740,7 @@ class Store:
             return
         with self._session.guard:
             self._session.require_no_transaction("close")
+            self._soon.cancel()
             try:
                 if not self._session.closed and not self._session.read_only:
                     self._eraser.try_complete()
