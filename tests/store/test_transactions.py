@@ -96,6 +96,20 @@ class TestCommit:
         assert leftovers(tmp_path, vectors=passing, texts=[f"a passing thought {i:05d}" for i in range(300)]) == []
         assert unaccounted(filled.path) == {}
 
+    @pytest.mark.parametrize("id", [10**12 + 7, 10**15 + 49, "a name of some length"])
+    def test_a_forgotten_id_may_come_back_at_once(self, filled, vectors, tmp_path, leftovers, id):
+        """Its bytes are those of the new record then, and no residue; those of the old one are."""
+        old, new = vectors[:1] * 3, vectors[1:2] * 5
+        filled.add(old, ids=id, payloads=[{"note": "what was said before"}])
+        with filled.transaction():
+            receipt = filled.forget(id)
+            filled.add(new, ids=id)
+        assert receipt.records == 1
+        assert leftovers(tmp_path, vectors=old, texts=["what was said before"]) == []
+        receipt = filled.forget(id)
+        assert filled.verify(receipt, ids=id, vectors=new)
+        assert leftovers(tmp_path, vectors=new, ids=[id]) == []
+
     def test_an_empty_one(self, filled, vectors):
         before = everything(filled, vectors)
         with filled.transaction():

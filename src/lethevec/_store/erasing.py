@@ -231,6 +231,8 @@ def living(session: Session) -> Callable[[Finding], bool]:
 
     def explained(finding: Finding) -> bool:
         if finding.source == session.path.name:
+            if _is_living_id(session, finding.data):
+                return True
             number, offset = divmod(finding.offset, size)
             slot = owner(session.raw.read(number * size, size), number + 1, offset)
             if slot is not None and any(
@@ -244,6 +246,14 @@ def living(session: Session) -> Callable[[Finding], bool]:
         )
 
     return explained
+
+
+def _is_living_id(session: Session, data: bytes) -> bool:
+    """Whether this is an integer id, as SQLite writes it, that came back before its erasure was complete."""
+    if session.tables.sealed or len(data) not in (6, 8):
+        return False
+    sql = "SELECT 1 FROM records WHERE number = ? AND name IS NULL"
+    return session.connection.execute(sql, (int.from_bytes(data, "big", signed=True),)).fetchone() is not None
 
 
 def _holds(session: Session, where: str, column: str, data: bytes, *, with_zeros: bool = False) -> bool:

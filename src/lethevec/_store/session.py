@@ -161,11 +161,11 @@ class Session:
 
     def _outermost(self) -> Iterator[Transaction]:
         pragma(self.connection, f"busy_timeout={int(self.timeout * 1000)}")
-        self.connection.execute("BEGIN IMMEDIATE")
         transaction = Transaction(self._state)
         marks = self._marks()
         committing = False
         try:
+            self.connection.execute("BEGIN IMMEDIATE")
             self._transaction = transaction
             if not self._marked:
                 self.connection.execute("UPDATE store SET unscrubbed = 1 WHERE one = 1")
