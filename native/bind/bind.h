@@ -41,6 +41,7 @@ int64_t columns(const A& array) {
 }
 
 void bind_filters(nb::module_& module);
+void bind_graph(nb::module_& module);
 void bind_hashing(nb::module_& module);
 void bind_index(nb::module_& module);
 void bind_pivots(nb::module_& module);

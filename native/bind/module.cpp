@@ -30,6 +30,7 @@ NB_MODULE(_core, module) {
     bind_index(module);
     bind_tables(module);
     bind_pivots(module);
+    bind_graph(module);
     bind_search(module);
     bind_testing(module);
 }

@@ -5,6 +5,7 @@
 
 #include "bind/bind.h"
 #include "index.h"
+#include "sources/graph/graph.h"
 #include "sources/pivots/pivots.h"
 #include "sources/tables/tables.h"
 
@@ -24,6 +25,10 @@ const Kind& source_of(const Source& source, const char* refusal) {
 
 inline const Pivots& pivots_of(const Source& source) {
     return source_of<Pivots>(source, "index: its source is not pivots");
+}
+
+inline const Graph& graph_of(const Source& source) {
+    return source_of<Graph>(source, "index: its source is not a graph");
 }
 
 inline const Tables& tables_of(const Source& source) {

@@ -8,6 +8,9 @@
 #include "bind/bind.h"
 #include "bind/sources.h"
 #include "kernels/dispatch.h"
+#include "sources/graph/graph.h"
+#include "sources/graph/plan.h"
+#include "sources/graph/rules.h"
 #include "sources/pivots/pivots.h"
 #include "sources/scan/plan.h"
 #include "sources/tables/probing.h"
@@ -22,6 +25,55 @@ nb::ndarray<nb::numpy, T> to_array(std::vector<T>&& data, std::initializer_list<
     auto* kept = new std::vector<T>(std::move(data));
     nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
+}
+
+// What a graph keeps twice must agree, and nothing may be known of what is not there.
+void check_graph(const GraphData& g, int64_t rows) {
+    const auto has = [](const VertexList& list, uint32_t v) { return std::count(list.begin(), list.end(), v) == 1; };
+    std::vector<int64_t> seekers(static_cast<size_t>(g.slots)), watchers = seekers, members = seekers, born = seekers;
+    int64_t used = 0, held = 0;
+    for (uint32_t v = 0; v < g.slots; ++v) {
+        const Vertex& own = g.vertex(v);
+        if (!own.used) {
+            expect(g.sought_by[v].empty() && g.children[v].empty() && !g.cell_of[v], "something is left of a vertex");
+            continue;
+        }
+        ++used;
+        const auto copies = g.copies.find(v);
+        held += 1 + (copies == g.copies.end() ? 0 : static_cast<int64_t>(copies->second.size()));
+        expect(own.row < rows && g.vertex_of[own.row] == v + 1, "a row does not know its vertex");
+        expect(own.pivot == (g.cell_of[v] != nullptr), "a cell without a pivot, or a pivot without a cell");
+        if (own.pivot) expect(g.pivots.vertex(g.cell_of[v]->number) == v, "a pivot has the number of another");
+        for (int64_t i = 0; i < own.kept; ++i) {
+            expect(has(g.sought_by[g.kept.at(v)[i]], v), "a vertex does not know who keeps it");
+            ++seekers[g.kept.at(v)[i]];
+        }
+        for (int64_t i = 0; i < own.near; ++i) {
+            expect(g.vertex(g.near.at(v)[i]).used, "a pivot that is gone is near");
+            expect(has(g.cell_of[g.near.at(v)[i]]->watchers, v), "a cell does not know who it is near to");
+            ++watchers[g.near.at(v)[i]];
+        }
+        for (int64_t i = 0; i < own.pool; ++i) expect(g.vertex(g.pool.at(v)[i]).used, "a pool holds what is gone");
+        if (own.near) {
+            expect(has(g.cell_of[g.cell(v)]->members, v), "a vertex is not in its cell");
+            ++members[g.cell(v)];
+        }
+        if (own.parent != NO_VERTEX) {
+            expect(has(g.children[own.parent], v), "a parent does not know its child");
+            ++born[own.parent];
+        }
+        expect((own.parent == NO_VERTEX) == (v == g.root), "the root has a parent, or another has none");
+    }
+    for (uint32_t v = 0; v < g.slots; ++v) {
+        if (!g.vertex(v).used) continue;
+        expect(seekers[v] == static_cast<int64_t>(g.sought_by[v].size()), "somebody keeps a vertex no longer");
+        expect(born[v] == static_cast<int64_t>(g.children[v].size()), "a child has another parent");
+        if (!g.cell_of[v]) continue;
+        expect(watchers[v] == static_cast<int64_t>(g.cell_of[v]->watchers.size()),
+               "a cell is near to somebody no longer");
+        expect(members[v] == static_cast<int64_t>(g.cell_of[v]->members.size()), "a cell has one too many");
+    }
+    expect(used == g.count && held == rows, "the graph holds other rows than the index");
 }
 
 }  // namespace
@@ -189,6 +241,55 @@ void bind_testing(nb::module_& module) {
                                   to_array(std::move(codes), {n, static_cast<size_t>(code_bytes)}));
         },
         "index"_a, "code_bytes"_a, "Everything that is kept of the records. Throws where links and cells disagree.");
+
+    testing.def("vector_hash", [](uint64_t k0, uint64_t k1, Array<const float, 1> z) {
+        return siphash({k0, k1}, reinterpret_cast<const uint8_t*>(z.data()), 4 * rows(z));
+    });
+    testing.def("graph_pool", &graph_pool, "records"_a, "allowed"_a, "k"_a, "effort"_a);
+
+    testing.def(
+        "graph_vertices",
+        [](const Index& index) {
+            nb::list all;
+            index.inspect([&](const Rows& rows, const Source& source) {
+                const GraphData& g = graph_of(source).data();
+                check_graph(g, rows.size());
+                const auto hashes = [&](const uint32_t* some, int64_t n) {
+                    nb::list list;
+                    for (int64_t i = 0; i < n; ++i) list.append(g.vertex(some[i]).hash);
+                    return list;
+                };
+                for (uint32_t v = 0; v < g.slots; ++v) {
+                    const Vertex& own = g.vertex(v);
+                    if (!own.used) continue;
+                    nb::list ids, edges;
+                    ids.append(rows.id(own.row));
+                    const auto copies = g.copies.find(v);
+                    if (copies != g.copies.end())
+                        for (uint32_t row : copies->second) ids.append(rows.id(row));
+                    each_block(g, v, [&](const Edges& block) {
+                        for (int64_t slot = 0; slot < BLOCK; ++slot) {
+                            const uint32_t y = block.numbers[slot] & ~Edges::MORE;
+                            if (y == Edges::EMPTY) continue;
+                            std::vector<char> code;
+                            for (int64_t byte = 0; byte < g.code_bytes; ++byte)
+                                code.push_back(static_cast<char>(block.codes[byte * BLOCK + slot]));
+                            edges.append(nb::make_tuple(g.vertex(y).hash, nb::bytes(code.data(), code.size()),
+                                                        block.adds[slot], block.scales[slot]));
+                        }
+                    });
+                    nb::object parent = nb::none();
+                    if (own.parent != NO_VERTEX) parent = nb::cast(g.vertex(own.parent).hash);
+                    all.append(nb::make_tuple(own.hash, ids, hashes(g.near.at(v), g.near_count(v)),
+                                              hashes(g.pool.at(v), g.pool_count(v)), hashes(g.kept.at(v), own.kept),
+                                              hashes(g.edges.at(v), own.edges), parent, edges));
+                }
+            });
+            return all;
+        },
+        "index"_a,
+        "Of each vertex its hash, ids, near pivots, pool, kept, edges, parent, and list with codes and numbers. Throws "
+        "where the parts of the graph disagree.");
 }
 
 }  // namespace lethevec

@@ -13,7 +13,7 @@
 #define LETHEVEC_KERNELS(KERNEL) \
     KERNEL(project) KERNEL(superbit) KERNEL(usr) KERNEL(progressive) KERNEL(decode) KERNEL(norms) KERNEL(code_sum) \
     KERNEL(scan) KERNEL(block_keys) KERNEL(largest) KERNEL(widen_tables) KERNEL(disagreements) KERNEL(dot) \
-    KERNEL(squared_distance) KERNEL(hamming) KERNEL(hamming_scan) KERNEL(products) KERNEL(dots) KERNEL(mean_keys) \
+    KERNEL(squared_distance) KERNEL(squared_distances) KERNEL(edge_estimates) KERNEL(hamming) KERNEL(hamming_scan) KERNEL(products) KERNEL(dots) KERNEL(mean_keys) \
     KERNEL(choose_cells) KERNEL(sort_numbers) KERNEL(scan_cells) KERNEL(score_cells) KERNEL(keep_near) \
     KERNEL(refine_cells) KERNEL(scan_buckets) KERNEL(greatest_size) KERNEL(whole_sizes) KERNEL(sign_words) \
     KERNEL(expand) KERNEL(activate)

@@ -141,6 +141,12 @@ struct BucketRows {
 };
 constexpr int64_t BUCKET_ROOM = 64;  // that may be written behind the last row that is found
 
+// The codes of BLOCK neighbours of a vertex of the source "graph", interleaved byte by byte, and two numbers of each.
+struct EdgeBlock {
+    const uint8_t* codes;
+    const float *adds, *scales;
+};
+
 // A query against the rest of codes: `words` words of 32 bits, and a weight for each bit.
 struct TailView {
     const uint32_t* signs;
@@ -208,6 +214,12 @@ struct Kernels {
     // <a, b> and |a - b|^2 over d floats: sixteen lanes, then pairwise.
     float (*dot)(const float* a, const float* b, int64_t d);
     float (*squared_distance)(const float* a, const float* b, int64_t d);
+    // The latter for n vectors, wherever they lie.
+    void (*squared_distances)(const float* a, const float* const* others, int64_t n, int64_t d, float* out);
+    // Estimates for the BLOCK neighbours of a vertex of the source "graph" at squared distance `base` from the query:
+    // (base + adds_r) - scales_r * ((2 score_r - half) * unit). Returns a bit for each that is at most `limit`.
+    uint32_t (*edge_estimates)(const ScanQuery& query, const EdgeBlock& block, float base, float unit, float limit,
+                               float* out);
     // Bits that differ, for n codes of `words` words of 64 bits.
     void (*hamming)(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out);
     // For each query the rows that differ from it in at most its limit of bits, ascending.

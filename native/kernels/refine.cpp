@@ -157,6 +157,16 @@ float dot(const float* a, const float* b, int64_t d) { return lane_sum(d, Produc
 
 float squared_distance(const float* a, const float* b, int64_t d) { return lane_sum(d, SquaredDifference{a, b}); }
 
+// Each as by itself. They do not wait for one another, so the processor adds up several at a time.
+void squared_distances(const float* a, const float* const* others, int64_t n, int64_t d, float* out) {
+    constexpr int64_t AHEAD = 6, LINE = 16;
+    for (int64_t i = 0; i < n; ++i) {
+        if (i + AHEAD < n)
+            for (int64_t j = 0; j < d; j += LINE) __builtin_prefetch(others[i + AHEAD] + j);
+        out[i] = lane_sum(d, SquaredDifference{a, others[i]});
+    }
+}
+
 namespace {
 
 #if defined(LETHEVEC_ISA_AVX2)

@@ -53,7 +53,7 @@ void FirstWeights::wipe() {
     unit = 0.0;
 }
 
-void FirstWeights::set(const float* values, int64_t bits) {
+void FirstWeights::set(const float* values, int64_t bits, bool want_wide) {
     Wiped<int32_t> whole(bits);
     const int32_t* weights = whole.at(0);
     const double scale = first_weights(values, bits, whole.at(0));
@@ -64,7 +64,7 @@ void FirstWeights::set(const float* values, int64_t bits) {
     int32_t half = 0;
     for (int64_t j = 0; j < bits; ++j) half += weights[j];
     view = {tables.data(), bytes, half, 0.0f};
-    if (!active().widen_tables || bytes == 0) return;
+    if (!want_wide || !active().widen_tables || bytes == 0) return;
     wide.resize(static_cast<size_t>(wide_tables(bytes)));
     active().widen_tables(tables.data(), bytes, wide.data());
     view.wide = wide.data();

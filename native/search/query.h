@@ -26,7 +26,8 @@ struct FirstWeights {
     FirstWeights& operator=(FirstWeights&&) = default;
     void wipe();
     // Whole weights for these coordinates of a query: as large as a first stage that sums in bytes allows.
-    void set(const float* values, int64_t bits);
+    // `want_wide`: with wider tables, where the kernels that scan have a use for them.
+    void set(const float* values, int64_t bits, bool want_wide = true);
 
     ScanQuery view{};             // for kernels; its gain is left to the caller
     double unit = 0.0;            // what one unit of a score is worth

@@ -13,7 +13,7 @@ import typing as _typing
 from . import errors
 from ._hashing import Hasher, hasher
 from ._hits import Hit, Hits, Work
-from ._index import Auto, Config, Index, Pivots, Scan, Tables, Tuning
+from ._index import Auto, Config, Graph, Index, Pivots, Scan, Tables, Tuning
 from ._native import CpuInfo, cpu_info
 from ._record import KEEP, Record
 
@@ -36,6 +36,7 @@ __all__ = [
     "Config",
     "CpuInfo",
     "Database",
+    "Graph",
     "Hasher",
     "Hit",
     "Hits",

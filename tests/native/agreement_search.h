@@ -331,7 +331,13 @@ inline void check_sums(const Isas& isas, int64_t d, bool wild) {
             auto norms = room<double>(n);
             kernels.norms(b.data(), d, n, norms.data());
             std::vector<float> sums;
+            std::vector<const float*> rows;
+            for (int64_t row = 0; row < n; ++row) rows.push_back(b.data() + row * d);
+            auto together = room<float>(n);
+            kernels.squared_distances(a.data(), rows.data(), n, d, together.data());
             for (int64_t row = 0; row < n; ++row) {
+                expect(together[static_cast<size_t>(row)] == kernels.squared_distance(a.data(), rows[row], d),
+                       text(kernels.name, {d}) + ": a squared distance is another one by itself");
                 sums.push_back(kernels.dot(a.data(), b.data() + row * d, d));
                 sums.push_back(kernels.squared_distance(a.data(), b.data() + row * d, d));
                 double square = 0.0;
@@ -341,6 +347,40 @@ inline void check_sums(const Isas& isas, int64_t d, bool wild) {
                        text(kernels.name, {d}) + ": a norm is wrong");
             }
             return Answer().add(norms).add(sums);
+        });
+}
+
+// The neighbours of a vertex: estimates by their definition, and squared distances as each by itself.
+inline void check_edges(const Isas& isas, int64_t bytes) {
+    Random random{static_cast<uint64_t>(12000 + bytes)};
+    const ScanProblem problem(bytes, 1, random);
+    std::vector<uint8_t> codes(static_cast<size_t>(bytes * BLOCK));
+    random.fill(codes);
+    std::vector<float> adds(BLOCK), scales(BLOCK);
+    for (float& add : adds) add = random.below(5) == 0 ? std::numeric_limits<float>::infinity() : random.number();
+    for (float& scale : scales) scale = random.number() * 0.01f;
+    const float base = random.number(), unit = 0.013f, limit = random.number();
+    agree(
+        isas, [=] { return text("edge_estimates: bytes", {bytes}); },
+        [&](const Kernels& kernels) {
+            auto estimates = room<float>(BLOCK);
+            const uint32_t found = kernels.edge_estimates(problem.query, {codes.data(), adds.data(), scales.data()},
+                                                          base, unit, limit, estimates.data());
+            bool right = true;
+            for (int64_t r = 0; r < BLOCK; ++r) {
+                int32_t score = 0;
+                for (int64_t g = 0; g < bytes; ++g) {
+                    const uint8_t byte = codes[static_cast<size_t>(g * BLOCK + r)];
+                    score += problem.query.tables[g * 32 + (byte & 15)];
+                    score += problem.query.tables[g * 32 + 16 + (byte >> 4)];
+                }
+                const auto at = static_cast<size_t>(r);
+                const float along = static_cast<float>(2 * score - problem.query.half) * unit;
+                right = right && estimates[at] == (base + adds[at]) - scales[at] * along &&
+                        (found >> r & 1) == (estimates[at] <= limit);
+            }
+            expect(right, text(kernels.name, {bytes}) + ": edge_estimates is not by the definition");
+            return Answer().add(estimates).add(std::vector<uint32_t>{found});
         });
 }
 
@@ -388,6 +428,8 @@ inline void check_search_kernels(const Isas& isas) {
     for (int64_t d = 1; d <= 300; d += d < 70 ? 1 : 13)
         for (const bool wild : {false, true}) check_sums(isas, d, wild);
     for (const int64_t d : {384, 784, 1536, 4096}) check_sums(isas, d, true);
+    for (int64_t bytes = 1; bytes <= 70; ++bytes) check_edges(isas, bytes);
+    for (const int64_t bytes : {192, 255, 2064}) check_edges(isas, bytes);
     check_expand(isas);
 }
 

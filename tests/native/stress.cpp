@@ -22,6 +22,7 @@
 
 #include "index.h"
 #include "kernels/dispatch.h"
+#include "sources/graph/graph.h"
 #include "sources/pivots/pivots.h"
 #include "sources/scan/scan.h"
 #include "sources/tables/tables.h"
@@ -57,7 +58,7 @@ std::vector<float> numbers(uint64_t seed, int64_t n, float size = 1.0f) {
     return all;
 }
 
-enum class From { scan, tables, pivots, refined };
+enum class From { scan, tables, pivots, refined, graph };
 
 struct Configuration {
     const char* name;
@@ -80,6 +81,8 @@ const Configuration CONFIGURATIONS[] = {
     {"pivots cosine", Family::progressive, 24, 96, {Metric::cosine, false, true}, From::pivots},
     {"pivots l2", Family::progressive, 33, 132, {Metric::l2, false, true}, From::pivots},
     {"pivots ip, refined", Family::progressive, 20, 80, {Metric::ip, false, true}, From::refined},
+    {"graph cosine", Family::progressive, 24, 24, {Metric::cosine, false, true}, From::graph},
+    {"graph l2", Family::progressive, 33, 33, {Metric::l2, false, true}, From::graph},
 };
 
 std::shared_ptr<const Encoder> encoder_of(const Configuration& c, float gain) {
@@ -114,6 +117,16 @@ std::unique_ptr<Source> source_of(const Configuration& c) {
         tables.of_direction = c.settings.metric == Metric::cosine;
         tables.bucket_rows = 64;
         return tables.make();
+    }
+    if (c.from == From::graph) {
+        GraphSettings graph;
+        graph.encoder = encoder_of(c, 1.0f);
+        graph.metric = c.settings.metric;
+        graph.key = {1, 2};
+        graph.cell_size = 16;
+        graph.cells = 6;
+        graph.pool = 24;
+        return graph.make();
     }
     PivotSettings pivots;
     pivots.encoder = encoder_of(c, 1.0f);

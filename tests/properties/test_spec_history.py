@@ -26,13 +26,14 @@ from hypothesis.stateful import (
 )
 
 import lethevec
-from lethevec import Auto, Pivots, Tables, reference
+from lethevec import Auto, Graph, Pivots, Tables, reference
 from lethevec._native import core
 from lethevec.errors import IdError, UnknownIdError
 
 TIMES = int(os.environ.get("LETHEVEC_EXAMPLES", "1"))
 DIM = 20
 TABLES = {"source": Tables(tables=2, key_bits=5, probes=6)}
+GRAPH = Graph(cell_size=5, cells=4, pool=10)
 PIVOTS = {"source": Pivots(cell_size=6, probes=8)}
 REFINED = Pivots(cell_size=6, probes=8, refine=True)
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -84,6 +85,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pivots refined": {"source": REFINED},
     "pivots l2": {**PIVOTS, "metric": "l2", "bits": 5 * DIM, "sweeps": 1},
     "pivots ip refined, with a key": {"metric": "ip", "source": replace(REFINED, key=bytes(range(16)))},
+    "graph": {"source": GRAPH},
+    "graph l2, with a key": {"metric": "l2", "source": replace(GRAPH, key=bytes(range(16)), pool=30)},
     "auto": {"source": Auto(pivots_from=60, pivots=Pivots(cell_size=6))},
 }
 SIZES = st.sampled_from([1, 1, 2, 5, 31, 33, 100])

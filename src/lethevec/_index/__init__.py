@@ -2,7 +2,7 @@
 
 from .config import Config
 from .index import Index
-from .sources import Auto, Pivots, Scan, Tables
+from .sources import Auto, Graph, Pivots, Scan, Tables
 from .tuning import Tuning
 
-__all__ = ["Auto", "Config", "Index", "Pivots", "Scan", "Tables", "Tuning"]
+__all__ = ["Auto", "Config", "Graph", "Index", "Pivots", "Scan", "Tables", "Tuning"]

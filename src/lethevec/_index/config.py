@@ -34,8 +34,8 @@ MAX_FIRST_BITS = 65_536
 class Config:
     """Everything that was chosen for an index, defaults filled in.
 
-    `source` is an object (`Scan`, `Tables`, `Pivots` or `Auto`) and `params` holds the family's own parameters as
-    pairs. `gain_follows` says that the gain of usr codes is read off the records.
+    `source` is an object (`Scan`, `Tables`, `Pivots`, `Graph` or `Auto`), and `params` holds the family's own
+    parameters as pairs. `gain_follows` says that the gain of usr codes is read off the records.
 
     >>> from lethevec import Index
     >>> config = Index(dim=100, source="tables").config
@@ -104,7 +104,7 @@ def make_config(
     if bits is None:
         bits = dim * _usual_planes(family, asked, keep_vectors)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, MAX_BITS), seed=seed, **params)
-    fitted = sources.fitted(asked, made, ranking, keep_vectors)
+    fitted = sources.fitted(asked, made, metric, ranking, keep_vectors)
     if made.bits > MAX_BLOCKS * dim:
         raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
     if ranking == "asymmetric" and family != "progressive" and made.bits > MAX_FIRST_BITS:

@@ -62,8 +62,9 @@ class Index:
         ranking: "asymmetric" compares the query itself with codes, "hamming" its code.
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
         source: where candidates come from: "scan" looks at all codes, "tables" into the nearest buckets of hash tables,
-            "pivots" into the nearest cells around records that a keyed hash picks; "auto" is a scan of few records and
-            pivots of many. `Scan`, `Tables`, `Pivots` and `Auto` are the same with parameters of their own.
+            "pivots" into the nearest cells around records that a keyed hash picks, "graph" walks from neighbour to
+            neighbour; "auto" is a scan of few records and pivots of many. `Scan`, `Tables`, `Pivots`, `Graph` and
+            `Auto` are the same with parameters of their own.
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -181,7 +182,8 @@ class Index:
         """Counts, and bytes by part: a function of configuration and records.
 
         `buckets_used` counts the buckets of all tables that hold a record, of `buckets_possible`. `bytes_cells` is what
-        the cells of pivots take, codes included; `cells_used` counts those that hold a record.
+        the cells of pivots take, codes included; `cells_used` counts those that hold a record. `bytes_graph` is what
+        the graph takes, `vertices` counts the different vectors in it, and `edges` what pruning has left between them.
 
         >>> Index(dim=2).stats()["records"]
         0
@@ -191,7 +193,8 @@ class Index:
         n = len(native)
         tables, possible, used, _ = core.table_stats(native) if source == "tables" else (0, 0, 0, 0)
         cells, pivots, filled, largest = core.pivot_stats(native) if source == "pivots" else (0, 0, 0, 0)
-        total = vectors + codes + id_map + tables + cells
+        graph, vertices, edges, children = core.graph_stats(native) if source == "graph" else (0, 0, 0, 0)
+        total = vectors + codes + id_map + tables + cells + graph
         return {
             "records": n,
             "bytes_vectors": vectors,
@@ -199,6 +202,7 @@ class Index:
             "bytes_ids": id_map,
             "bytes_tables": tables,
             "bytes_cells": cells,
+            "bytes_graph": graph,
             "bytes_total": total,
             "bytes_per_record": total / n if n else 0.0,
             "buckets_used": used,
@@ -206,6 +210,9 @@ class Index:
             "pivots": pivots,
             "cells_used": filled,
             "largest_cell": largest,
+            "vertices": vertices,
+            "edges": edges,
+            "most_children": children,
             "mean_norm": self._gain.mean_norm,
         }
 

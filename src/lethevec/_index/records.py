@@ -171,8 +171,8 @@ def refuse(refusal: tuple[str, int] | None) -> None:
 
 @contextmanager
 def _progress(source: Chosen, records: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar for what takes long: filing many records in cells."""
-    if source.name != "pivots" or records < SHOWN_FROM:
+    """A bar for what takes long: filing many records in cells, or finding their neighbours."""
+    if source.name not in ("pivots", "graph") or records < SHOWN_FROM:
         yield None
         return
     with Progress(records, "filing", unit="records") as progress:

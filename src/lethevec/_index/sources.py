@@ -25,7 +25,7 @@ from .encoders import native_encoder
 if TYPE_CHECKING:
     from .config import Config
 
-__all__ = ["Auto", "Pivots", "Scan", "Source", "Tables"]
+__all__ = ["Auto", "Graph", "Pivots", "Scan", "Source", "Tables"]
 
 #: What a key's bits and a plan of probes fit in (see native/sources/tables/probing.h), and how many buckets all tables
 #: may have: every one of them costs eight bytes, filled or not.
@@ -43,6 +43,10 @@ SHARE_SCALE, SHARE_POWER = 3.3, -0.115
 MAX_CELL_SIZE = 1 << 20
 EXPECTED_BY_PIVOTS = 300_000
 CELL_PER_ROOT = 0.22
+#: The same for the graph: docs/graph.md.
+CELL_SIZE_OF_GRAPH = 32
+CELLS_OF_GRAPH, MAX_CELLS_OF_GRAPH = 32, 1024
+POOL_OF_GRAPH, MAX_POOL_OF_GRAPH = 128, 4096
 #: From so many records on, pivots are faster than a scan at the same recall (measured, docs/pivots.md).
 PIVOTS_FROM = 100_000
 
@@ -117,6 +121,34 @@ class Pivots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Walk a graph from vertex to vertex, towards the query.
+
+    Every edge follows from the records, so that the graph forgets exactly. The neighbours of a record are chosen among
+    the `pool` records nearest to it in the `cells` cells that are nearest to it; a cell has `cell_size` records on
+    average. Larger numbers make better graphs, more slowly. `key` is 16 bytes (or 32 hexadecimal digits) for the hash
+    that picks the pivots of the cells; it follows from the seed if it is left open.
+
+    >>> from lethevec import Index
+    >>> Index(dim=64, source=Graph(key=bytes(16))).config.source
+    Graph(cell_size=32, cells=32, pool=128, key='00000000000000000000000000000000')
+    """
+
+    name: ClassVar[str] = "graph"
+
+    cell_size: int = CELL_SIZE_OF_GRAPH
+    cells: int = CELLS_OF_GRAPH
+    pool: int = POOL_OF_GRAPH
+    key: bytes | str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, "cell_size", 2, MAX_CELL_SIZE, optional=False)
+        _check(self, "cells", 1, MAX_CELLS_OF_GRAPH, optional=False)
+        _check(self, "pool", 1, MAX_POOL_OF_GRAPH, optional=False)
+        _put(self, "key", _hash_key(self.key))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Auto:
     """A scan of fewer than `pivots_from` records, and `pivots` of more.
 
@@ -141,11 +173,11 @@ class Auto:
             raise ParameterError(f"pivots: expected an object of lethevec.Pivots, got {self.pivots!r}")
 
 
-Source = Scan | Tables | Pivots | Auto
+Source = Scan | Tables | Pivots | Graph | Auto
 #: Of these a native index is made.
-Chosen = Scan | Tables | Pivots
-SOURCES: dict[str, type[Scan] | type[Tables] | type[Pivots] | type[Auto]] = {
-    kind.name: kind for kind in (Auto, Scan, Tables, Pivots)
+Chosen = Scan | Tables | Pivots | Graph
+SOURCES: dict[str, type[Scan] | type[Tables] | type[Pivots] | type[Graph] | type[Auto]] = {
+    kind.name: kind for kind in (Auto, Scan, Tables, Pivots, Graph)
 }
 
 
@@ -180,15 +212,19 @@ def as_source(given: object) -> Source:
     raise ParameterError(f"source: expected one of {names}, or an object (such as lethevec.Pivots()), got {given!r}")
 
 
-def fitted(source: Source, hasher: Hasher, ranking: str, keep_vectors: bool) -> Source:
+def fitted(source: Source, hasher: Hasher, metric: str, ranking: str, keep_vectors: bool) -> Source:
     """The source of an index with these codes, with everything filled in that was left open; refused if unfit."""
     if isinstance(source, Auto) and (hasher.family != "progressive" or ranking != "asymmetric" or not keep_vectors):
         return Scan()
     _refuse_unfit(source, hasher, ranking, keep_vectors)
+    if isinstance(source, Graph) and metric == "ip":
+        raise ParameterError("metric: source='graph' expected 'cosine' or 'l2', got 'ip'; pivots and scan have it")
     if isinstance(source, Auto):
         return replace(source, pivots=_fitted_pivots(source.pivots, hasher.seed))
     if isinstance(source, Pivots):
         return _fitted_pivots(source, hasher.seed)
+    if isinstance(source, Graph):
+        return replace(source, key=default_key(hasher.seed) if source.key is None else source.key)
     return _fitted_tables(source, hasher.dim) if isinstance(source, Tables) else source
 
 
@@ -231,16 +267,15 @@ def default_probes(expected: int, key_bits: int) -> int:
 
 def _refuse_unfit(source: Source, hasher: Hasher, ranking: str, keep_vectors: bool) -> None:
     """Combinations that cannot be: tables over codes alone are keyed by the vectors that the codes stand for; pivots
-    make codes again when the cells change, which needs vectors."""
-    if isinstance(source, Pivots):
+    and graphs make codes again when others come and go, which needs vectors."""
+    if isinstance(source, Pivots | Graph):
+        named = f"source={source.name!r}"
         if hasher.family != "progressive":
-            raise ParameterError(f"family: source='pivots' expected 'progressive', got {hasher.family!r}")
+            raise ParameterError(f"family: {named} expected 'progressive', got {hasher.family!r}")
         if ranking != "asymmetric":
-            raise ParameterError(f"ranking: source='pivots' expected 'asymmetric', got {ranking!r}")
+            raise ParameterError(f"ranking: {named} expected 'asymmetric', got {ranking!r}")
         if not keep_vectors:
-            raise ParameterError(
-                "keep_vectors: source='pivots' expected True, got False: it makes codes again at times"
-            )
+            raise ParameterError(f"keep_vectors: {named} expected True, got False: it makes codes again at times")
     if isinstance(source, Tables) and not keep_vectors and (isinstance(hasher, SimHash) or hasher.bits % hasher.dim):
         raise ParameterError(
             f"keep_vectors=False: source='tables' expected codes that stand for vectors, to make its keys from: "
@@ -273,15 +308,15 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 def key_of(source: Source) -> str | None:
     """The key that picks pivots, if the source has any."""
-    pivots = source.pivots if isinstance(source, Auto) else source
-    return pivots.key if isinstance(pivots, Pivots) and isinstance(pivots.key, str) else None
+    keyed = source.pivots if isinstance(source, Auto) else source
+    return keyed.key if isinstance(keyed, Pivots | Graph) and isinstance(keyed.key, str) else None
 
 
 def with_key(source: Source, key: bytes | str | None) -> Source:
     """The same source with another key, or with none."""
     if isinstance(source, Auto):
         return replace(source, pivots=replace(source.pivots, key=key))
-    return replace(source, key=key) if isinstance(source, Pivots) else source
+    return replace(source, key=key) if isinstance(source, Pivots | Graph) else source
 
 
 # For the native index ------------------------------------------------------------------------------------------------
@@ -307,6 +342,10 @@ def native_source(config: Config, source: Chosen) -> core.SourceSettings:
         k0, k1 = struct.unpack("<QQ", bytes.fromhex(key_of(source) or ""))
         encoder = native_encoder(config.hasher(bits=bits_in_cells(config)), config.metric)
         return core.PivotSettings(encoder, config.metric, k0, k1, source.cell_size, source.probes or 0, source.refine)
+    if isinstance(source, Graph):
+        k0, k1 = struct.unpack("<QQ", bytes.fromhex(key_of(source) or ""))
+        encoder = native_encoder(config.hasher(bits=config.dim), config.metric)
+        return core.GraphSettings(encoder, config.metric, k0, k1, source.cell_size, source.cells, source.pool)
     if isinstance(source, Tables):
         assert source.tables is not None
         assert source.key_bits is not None

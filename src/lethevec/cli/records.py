@@ -58,7 +58,13 @@ def index_settings(given: tuple[str, ...]) -> dict[str, Any] | None:
 
 def _with_source(settings: dict[str, Any]) -> dict[str, Any]:
     """The same with the parameters of the source in an object, as `Index` takes them."""
-    kinds = {"scan": lethevec.Scan, "tables": lethevec.Tables, "pivots": lethevec.Pivots, "auto": lethevec.Auto}
+    kinds = {
+        "scan": lethevec.Scan,
+        "tables": lethevec.Tables,
+        "pivots": lethevec.Pivots,
+        "graph": lethevec.Graph,
+        "auto": lethevec.Auto,
+    }
     own = {one.name for kind in kinds.values() for one in fields(kind)} - {"pivots"}
     given = {name: value for name, value in settings.items() if name in own}
     rest = {name: value for name, value in settings.items() if name not in own}

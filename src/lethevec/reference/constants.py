@@ -140,6 +140,11 @@ ROUNDING = 0.02
 
 #: The most neighbours that pruning and filling leave a vertex: those of a block.
 DEGREE = 32
+#: The root has an edge to every vertex of so low a rank that there are about so many of them, and at least half as
+#: many: a search begins with those that are nearest to the query.
+GRAPH_ENTRIES = 512
+#: So many of the root's list, those with the best estimates, enter a search's pool at once.
+GRAPH_STARTS = 8
 #: Entries of a search's pool at effort 1: a number, and so many for each of the k neighbours.
 GRAPH_POOL, GRAPH_POOL_PER_K = 32.0, 1.6
 #: To look at a vertex and its neighbours takes as long as so many true distances. Where no more rows than that may be

@@ -15,12 +15,16 @@ Other search graphs depend on the order in which records came. This one is defin
                DEGREE at most. What is left out is reached through f
     edges      G(x): the same rule over F(x) and all y with x in F(y); then those that it left out, nearest first,
                until there are DEGREE
-    parent     of x: the nearest of P(x) and N(x) with a lower rank; where there is none, the root, which is the vertex
-               of the lowest rank
+    entries    the vertices whose hash is below 2^64 GRAPH_ENTRIES/2^b, where 2^b is the least power of two that is
+               not below the number of vertices; but pivots alone
+    root       the vertex of the lowest rank
+    parent     of x: the root for an entry; else the nearest of P(x) and N(x) with a lower rank, and where there is
+               none, the root
     list       of x: G(x), and all y whose parent is x
 
 From child to parent the rank falls until it is that of the root. A list has the edges from parent to child, so every
-vertex can be reached from the root, whatever the data: that is what parents are for.
+vertex can be reached from the root, whatever the data: that is what parents are for. Entries are there so that a
+search begins near the query, also where the data lie in clusters that have no edges between them.
 
 Without pivots all vertices are one cell, which is near to everybody.
 
@@ -40,7 +44,7 @@ from functools import cached_property
 import numpy as np
 
 from .codes import U8, Bools, pack
-from .constants import DEGREE
+from .constants import DEGREE, GRAPH_ENTRIES
 from .families import superbit
 from .pivots import U64, siphash_blocks
 from .ranking import I64
@@ -109,7 +113,7 @@ class Graph:
         first[1:] = (z[by_rank][1:] != z[by_rank][:-1]).any(axis=1)
         self.z: F32 = z[by_rank[first]]
         self.hashes: U64 = hashes[by_rank[first]]
-        #: The rows of each vertex by ascending id. A search measures the distance to the first of them.
+        #: The rows of each vertex, ascending.
         self.rows: list[I64] = [np.sort(rows) for rows in np.split(by_rank, np.flatnonzero(first)[1:])]
 
     def __len__(self) -> int:
@@ -121,6 +125,13 @@ class Graph:
     def pivots(self) -> I64:
         """The lowest ranks, or none."""
         return np.flatnonzero(self.hashes < np.uint64(2**64 // self.settings.cell_size))
+
+    @cached_property
+    def entries(self) -> int:
+        """How many of the lowest ranks are entries; at least the root is one."""
+        below = (GRAPH_ENTRIES << 64) >> (len(self) - 1).bit_length()
+        few = sum(hash < below for hash in self.hashes[self.pivots].tolist())
+        return max(1, few)
 
     @cached_property
     def near(self) -> list[I64]:
@@ -167,10 +178,10 @@ class Graph:
 
     @cached_property
     def parents(self) -> I64:
-        """The parent of each vertex; the root has NOBODY."""
+        """The parent of each vertex; the root has NOBODY, and entries have the root."""
         parents = np.zeros(len(self), dtype=np.int64)
         parents[0] = NOBODY
-        for x in range(1, len(self)):
+        for x in range(self.entries, len(self)):
             lower = [y for y in {*self.pools[x].tolist(), *self.near[x].tolist()} if y < x]
             if lower:
                 parents[x] = self._nearest(x, sorted(lower))[0]

@@ -1,10 +1,13 @@
 """A search in the graph, in NumPy: from the root to the vertices that are nearest to a query.
 
-A vertex is *looked at*: its true distance is taken, and the codes of its list give estimates for its neighbours. Of
-several estimates for one vertex the smallest counts, until the vertex is looked at itself. The pool is the best
+A vertex is *looked at*: its distance |q - z|^2 is taken, and the codes of its list give estimates for its neighbours.
+Of several estimates for one vertex the smallest counts, until the vertex is looked at itself. The pool is the best
 `size` vertices by (estimate, rank) of all that there are estimates for. The next vertex to look at is the best of the
 pool that has not been looked at; when there is none left, the search ends, and its answer is the nearest of all records
 that were looked at, by their true distances.
+
+It begins at the root, whose list is long. Only the GRAPH_STARTS best of that list count at first. Where all that they
+lead to was looked at and the pool has room left, the next best GRAPH_STARTS follow.
 
 A larger pool changes nothing of what a search does while a smaller one would still go on: the best of the pool is the
 best of all. So what less effort looks at, more effort looks at too, and before anything else.
@@ -18,18 +21,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from .codes import Bools
-from .constants import DISTANCES_PER_VERTEX, GRAPH_POOL, GRAPH_POOL_PER_K
+from .constants import DEGREE, DISTANCES_PER_VERTEX, GRAPH_POOL, GRAPH_POOL_PER_K, GRAPH_STARTS
 from .families import superbit
 from .graph import Graph
 from .ranking import I64, first_weights
-from .vectors import F32, directions, dot, norms, squared_distance
+from .vectors import F32, directions, squared_distance
 
 ROOT = 0
 
 
 @dataclass(frozen=True)
 class Walked:
-    """What a search found: rows, and how many estimates it made."""
+    """What a search found: rows, and how many estimates it made, a whole block for each DEGREE neighbours or fewer."""
 
     rows: I64
     estimates: int
@@ -64,32 +67,38 @@ def graph_candidates(graph: Graph, q: F32, k: int, effort: float, allowed: Bools
 
 def walk(graph: Graph, q: F32, size: int) -> tuple[list[int], int]:
     """The vertices that a search with a pool of this size looks at, in their order, and how many estimates it makes."""
-    metric, d = graph.settings.metric, q.shape[1]
-    q = directions(q) if metric == "cosine" else q
-    weights = first_weights(superbit(graph.settings.frame, q, d)[0])
+    q = directions(q) if graph.settings.metric == "cosine" else q
+    weights = first_weights(superbit(graph.settings.frame, q, q.shape[1])[0])
     unit = np.float32(weights.unit)
-    estimates = {ROOT: _squared_distance(graph, q, ROOT)}
-    looked_at: list[int] = []
-    made = 0
+
+    def distance(x: int) -> np.float32:
+        return np.float32(squared_distance(q, graph.z[x : x + 1])[0])
+
+    def estimated(x: int) -> list[tuple[np.float32, int]]:
+        """The neighbours of x by (estimate, rank)."""
+        codes = graph.codes[x]
+        along = weights.agreement(codes.bits).astype(np.float32) * unit
+        return sorted(zip((distance(x) + codes.adds) - codes.scales * along, graph.lists[x].tolist(), strict=True))
+
+    waiting = estimated(ROOT)
+    looked_at, made = [ROOT], blocks(graph, ROOT)
+    estimates = {ROOT: distance(ROOT)}
     while True:
         pool = sorted(estimates, key=lambda x: (estimates[x], x))[:size]
         x = next((x for x in pool if x not in looked_at), None)
-        if x is None:
-            return looked_at, made
-        looked_at.append(x)
-        codes, base = graph.codes[x], _squared_distance(graph, q, x)
-        along = weights.agreement(codes.bits).astype(np.float32) * unit
-        made += len(along)
-        for y, estimate in zip(graph.lists[x].tolist(), (base + codes.adds) - codes.scales * along, strict=True):
+        if x is not None:
+            looked_at.append(x)
+            made += blocks(graph, x)
+            found = estimated(x)
+        elif len(estimates) < size and waiting:
+            found, waiting = waiting[:GRAPH_STARTS], waiting[GRAPH_STARTS:]
+        else:
+            return looked_at, made * DEGREE
+        for estimate, y in found:
             if y not in looked_at:
                 estimates[y] = min(estimates.get(y, estimate), estimate)
 
 
-def _squared_distance(graph: Graph, q: F32, x: int) -> np.float32:
-    """|q - z|^2; under cosine from the distance that is the answer, 1 - cos, of which it is twice as much."""
-    row = graph.rows[x][0]
-    one = graph.vectors[row : row + 1]
-    if graph.settings.metric == "l2":
-        return np.float32(squared_distance(q, one)[0])
-    distance = np.float32(1) - dot(q, one)[0] / norms(one).astype(np.float32)[0]
-    return np.float32(distance + distance)
+def blocks(graph: Graph, x: int) -> int:
+    """How many blocks of DEGREE neighbours a list takes."""
+    return max(1, -(-len(graph.lists[x]) // DEGREE))

@@ -37,6 +37,7 @@ SINGLE = {
     "scan": Experiment("the scan beside its rivals; adding, forgetting, memory"),
     "tables": Experiment("hash tables as the source of candidates", draws=True),
     "pivots": Experiment("pivots as the source of candidates, beside ScaNN, hnswlib and IVFPQ", draws=True),
+    "graph": Experiment("the graph as the source of candidates, beside SymphonyQG, hnswlib and pivots"),
     "store": Experiment("the durable store: adding, opening, forgetting", data=False),
     "residue": Experiment("what deletion leaves in the files of several libraries", data=False),
 }

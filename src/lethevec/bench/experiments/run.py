@@ -20,7 +20,7 @@ from ..report.results import Results
 from ..report.tables import markdown
 
 #: Sources of candidates that ours may have. One that this version does not know drops out by name.
-SOURCES = ("scan", "tables", "pivots")
+SOURCES = ("scan", "tables", "pivots", "graph")
 
 #: Options that no figure depends on.
 ASIDE = ("experiments", "data", "queries", "limit_vectors", "out", "docs", "resume", "time_limit", "parts")

@@ -24,6 +24,7 @@ from .ours import Lethevec, LethevecStore, PaperMode
 from .peer import Peer
 from .scann import Scann
 from .sqlite import PlainSqlite, SqliteVec
+from .symqg import SymphonyQG
 from .turbovec import Turbovec
 from .usearch import Usearch
 from .voyager import Voyager
@@ -41,6 +42,7 @@ SEARCHING: dict[str, type[Peer]] = {
     "usearch": Usearch,
     "scann": Scann,
     "annoy": Annoy,
+    "symqg": SymphonyQG,
 }
 
 #: Everything that can compete.

@@ -20,7 +20,13 @@ def index_options(source: str | None, records: int, options: dict[str, Any]) -> 
     rest = dict(options)
     if source is None:
         return rest
-    kinds = {"scan": lethevec.Scan, "tables": lethevec.Tables, "pivots": lethevec.Pivots, "auto": lethevec.Auto}
+    kinds = {
+        "scan": lethevec.Scan,
+        "tables": lethevec.Tables,
+        "pivots": lethevec.Pivots,
+        "graph": lethevec.Graph,
+        "auto": lethevec.Auto,
+    }
     if source not in kinds:
         return {"source": source, **rest}  # which the index refuses
     kind = kinds[source]

@@ -1,0 +1,39 @@
+// The candidate source "graph": a search graph whose every edge follows from a key and from the records, so that it
+// forgets. Mirrors the spec's graph.py and graph_search.py.
+#pragma once
+
+#include <memory>
+
+#include "sources/graph/data.h"
+#include "sources/source.h"
+
+namespace lethevec {
+
+class Graph final : public Source {
+public:
+    explicit Graph(const GraphSettings& settings);
+
+    // None: the blocks have codes of their own, and a search gives only rows that are worth their true distance.
+    Layout layout(const Encoder&, Metric, bool) const override { return {}; }
+    void add(const NewRows& added, int64_t threads, const Progress& progress) override;
+    void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) override;
+    void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
+    using Source::candidates;
+    SearchWork candidates(const Scope& scope, Sought& sought) const override;
+    int64_t bytes() const override { return data_->bytes(); }
+    void raw_memory(std::vector<uint8_t>& all) const override { data_->raw_memory(all); }
+
+    // For tests and statistics.
+    const GraphData& data() const { return *data_; }
+
+private:
+    class Query;  // see query.cpp
+    // A change of so large a share of the rows takes longer than a build: one in so many.
+    static constexpr int64_t BUILD_SHARE = 4;
+    void build(const Rows& rows, const std::vector<uint32_t>& which, int64_t threads, const Progress& progress);
+
+    GraphSettings settings_;
+    std::unique_ptr<GraphData> data_;
+};
+
+}  // namespace lethevec
