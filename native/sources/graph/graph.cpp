@@ -15,6 +15,14 @@ void Graph::build(const Rows& rows, const std::vector<uint32_t>& which, int64_t 
     data_ = build_graph(settings_, rows, which.data(), static_cast<int64_t>(which.size()), threads, progress);
 }
 
+std::unique_ptr<Source> Graph::copy_for(int64_t n) const {
+    if (n < WORTH_A_COPY || n * BUILD_SHARE < data_->count) return nullptr;
+    auto copy = std::make_unique<Graph>(settings_);
+    Growing<uint32_t> filed(data_->vertex_of);
+    copy->data_->vertex_of.swap(filed);
+    return copy;
+}
+
 void Graph::add(const NewRows& added, int64_t threads, const Progress& progress) {
     if (added.n * BUILD_SHARE < data_->count && GraphChange(settings_, *data_, added.rows).join(added.which, added.n)) {
         if (progress) progress(added.n);

@@ -17,6 +17,8 @@ public:
     Layout layout(const Encoder&, Metric, bool) const override { return {}; }
     void add(const NewRows& added, int64_t threads, const Progress& progress) override;
     void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) override;
+    // Where the graph has to be built anyway: one that knows which rows there are, and nothing of them yet.
+    std::unique_ptr<Source> copy_for(int64_t n) const override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     using Source::candidates;
     SearchWork candidates(const Scope& scope, Sought& sought) const override;
@@ -28,8 +30,9 @@ public:
 
 private:
     class Query;  // see query.cpp
-    // A change of so large a share of the rows takes longer than a build: one in so many.
-    static constexpr int64_t BUILD_SHARE = 4;
+    // A change of so large a share of the rows takes longer than a build: one in so many. Those of fewer rows than
+    // WORTH_A_COPY are made in place, whatever the share.
+    static constexpr int64_t BUILD_SHARE = 24, WORTH_A_COPY = 64;
     void build(const Rows& rows, const std::vector<uint32_t>& which, int64_t threads, const Progress& progress);
 
     GraphSettings settings_;
