@@ -171,6 +171,19 @@ def test_residue(measure: Measure) -> None:
     assert told["lethevec (index)", "index: forget, save"]["control"] == 5
 
 
+def test_filters(measure: Measure, tmp_path: Path) -> None:
+    """Counts are checked by the experiment itself, against the rules in plain Python."""
+    pytest.importorskip("cryptography")
+    found = measure("filters", "--shapes", "2000x12", "--folder", str(tmp_path), "--peers-up-to", "0")
+    told = {line["filter"]: line for line in of(found, "filter")}
+    assert told["none"]["passing"] is None
+    assert 900 < told["50 %: kind"]["passing"] < 1100
+    assert min(line["recall"] for line in told.values()) > 0.9
+    assert all(line["recall"] == 1 for line in told.values() if line["passing"] and line["passing"] < 100)
+    assert of(found, "costs")[0]["first_filter_s"] > 0
+    assert list(tmp_path.glob("**/*.lethe")) == []
+
+
 def test_store(measure: Measure, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     found = measure("store", "--sizes", "400", "600", "--dim", "8", "--family", "usr", "--folder", str(tmp_path))

@@ -156,14 +156,17 @@ class Fields:
 
     def _put(self, native: core.Index, found: list[Any]) -> int:
         """Give records their fields; how many of them are in the index."""
-        for number, subject, payload in found:
-            if type(number) is not int or not {type(subject), type(payload)} <= {str, type(None)}:
-                raise FormatError("records: expected integers and texts in their columns, got others: damaged")
+        if not found:
+            return 0
+        columns = [list(column) for column in zip(*found, strict=True)]
+        kinds = [set(map(type, column)) for column in columns]
+        if kinds[0] != {int} or not kinds[1] | kinds[2] <= {str, type(None)}:
+            raise FormatError("records: expected integers and texts in their columns, got others: damaged")
         bare = self._mirror.bare
         if bare:
             self._bare.put([record for record in found if record[0] in bare])
-        numbers = np.array([record[0] for record in found], dtype=np.int64)
-        native.set_fields(numbers, [record[2] for record in found], [record[1] for record in found])
+        numbers = np.array(columns[0], dtype=np.int64)
+        native.set_fields(numbers, columns[2], columns[1])
         present = np.empty(len(numbers), dtype=np.bool_)
         native.contains(numbers, present)
         return int(present.sum())
