@@ -75,3 +75,22 @@ def test_access_and_holds(run, ask, people, tmp_path):
     run("hold", people, "--reason", "case 3", code=1)
     run("hold", people, "--lift", "all", code=1)
     assert ask("forget", people, "--subject", ANN)["forgotten"] == 60
+
+
+def test_expire(run, ask, tmp_path, vectors):
+    import time
+    from datetime import timedelta
+
+    with lethevec.connect(tmp_path / "people", clock=lambda: time.time() - 2 * 86_400) as db:
+        kept = db.collection("photos", dim=6, metric="l2", expires=timedelta(days=1))
+        kept.add(vectors, ids=range(len(vectors)), subjects=[(ANN, BOB)[i % 2] for i in range(len(vectors))])
+        kept.update(ids=[0], expires=None)
+        db.hold(ANN, "case 1")
+    assert ask("collections", "people")["collections"][0]["records"] == 1
+    assert "under legal hold" in run("expire", "people", code=1).stderr
+    assert ask("expire", "people", "--skip-held")["erased"] == 30
+    run("hold", "people", ANN, "--lift", "all")
+    assert "29 records" in run("expire", "people").stdout
+    assert "nothing was due" in run("expire", "people/photos").stdout
+    answer = ask("collections", "people", "--make", "brief", "--dim", 3, "--expires", "30")
+    assert len(answer["collections"]) == 2

@@ -70,7 +70,7 @@ def test_it_reads_by_index(filled, monkeypatch):
     photos = filled.collection("photos")
     statements: list[str] = []
     photos._session.connection.set_trace_callback(statements.append)
-    photos.get(subject=BOB)
+    photos.held_of(BOB)
     photos._session.connection.set_trace_callback(None)
     plans = [
         row[3]

@@ -68,4 +68,5 @@ class Access:
 
 def _plain(record: Record) -> dict[str, Any]:
     vector = None if record.vector is None else [float(value) for value in record.vector]
-    return {"id": record.id, "vector": vector, "payload": record.payload}
+    expires = None if record.expires is None else record.expires.isoformat()
+    return {"id": record.id, "vector": vector, "payload": record.payload, "expires": expires}

@@ -237,12 +237,13 @@ class Database:
         return dict(sorted(found.items()))
 
     def access(self, subject: str) -> Access:
-        """Everything that is held of a subject: records with vectors and payloads in every collection, the entries of
-        the chain that are about them, holds, and whether they are blocked. `export` writes it for the person."""
+        """Everything that is held of a subject: records with vectors, payloads and expiry in every collection, expired
+        ones that are still there included; the entries of the chain that are about them; holds; and whether they are
+        blocked. `export` writes it for the person."""
         check_text(subject, "subject")
         with self._guard:
             self._catalog.require_open()
-            found = {entry.name: self._maker.open(entry).get(subject=subject) for entry in self._catalog.entries()}
+            found = {entry.name: self._maker.open(entry).held_of(subject) for entry in self._catalog.entries()}
             return Access(
                 subject,
                 now(),

@@ -44,7 +44,7 @@ from .erasing import Eraser
 from .fields import Fields
 from .files import StoreFiles
 from .forgetting import Forgetter, Preview, Request
-from .ids import Id, check_id, check_ids, check_text
+from .ids import Id, check_id, check_ids, check_text, order_of
 from .ledger import Ledger, StoreLedger
 from .lock import WriterLock
 from .mirror import Mirror
@@ -564,6 +564,14 @@ class Store:
             receipt = self._forgetter.forget(request, seconds)
             self._after_change()
             return receipt
+
+    def held_of(self, subject: str) -> list[Record]:
+        """Every record of a subject in the order of ids, with those that have expired and are still in the files."""
+        selection = Selection(subject=subject)
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            found = [stored.record() for stored in self._session.tables.read_slots(self._selector.slots(selection))]
+        return sorted(found, key=lambda record: order_of(record.id))
 
     def begin_forget(self, request: Request) -> None:
         """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""

@@ -8,7 +8,7 @@
 | `records` | `add`, `export`, `import` |
 | `searching` | `search`, `tune` |
 | `erasure` | `forget` |
-| `collections` | `collections`, `access`, `hold`, `block` |
+| `collections` | `collections`, `access`, `hold`, `block`, `expire` |
 | `proof` | `verify`, `receipts` |
 | `about` | `info`, `doctor` |
 | `serving` | `serve`, `keys`, `audit` |

@@ -1,14 +1,16 @@
-"""`collections`, `access`, `hold` and `block`: folders of many collections, and the rights of the people in them."""
+"""`collections`, `access`, `hold`, `block`, `expire`: folders of collections, and the rights of the people in them."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
+import lethevec
 from lethevec.errors import InputError, ParameterError
 
-from .command import F, command, json_option, keys_option, open_folder
+from .command import F, command, json_option, keys_option, open_any, open_folder
 from .output import note, print_fields, print_json, print_table
 
 __all__ = ["COMMANDS"]
@@ -35,6 +37,7 @@ def folder_argument(function: F) -> F:
 @click.option("--dim", type=click.IntRange(1), help="With --make: dimension of its vectors.")
 @click.option("--metric", type=click.Choice(["cosine", "l2", "ip"]), help="With --make (cosine).")
 @click.option("--encrypt", is_flag=True, help="With --make: seal each record under a key of its own.")
+@click.option("--expires", type=click.FloatRange(0, min_open=True), help="With --make: keep records so many days.")
 @click.option("--rename", nargs=2, metavar="OLD NEW", help="Give a collection another name.")
 @click.option("--drop", metavar="NAME", help="Erase a collection with everything in it, with a receipt.")
 @keys_option
@@ -45,6 +48,7 @@ def collections(
     dim: int | None,
     metric: str | None,
     encrypt: bool,
+    expires: float | None,
     rename: tuple[str, str] | None,
     drop: str | None,
     keys: Path | None,
@@ -63,7 +67,8 @@ def collections(
                 raise ParameterError("--dim: expected the number of dimensions of the new collection, got none")
             if make in db:
                 raise ParameterError(f"--make: expected a name that is free, got {make!r}")
-            db.collection(make, dim=dim, metric=metric, encrypt=encrypt or None)
+            duration = None if expires is None else timedelta(days=expires)
+            db.collection(make, dim=dim, metric=metric, encrypt=encrypt or None, expires=duration)
         receipt = None
         if rename is not None:
             receipt = db.rename(*rename)
@@ -199,4 +204,36 @@ def block(folder: Path, subject: str, reason: str | None, lift: bool, keys: Path
         print_fields([("blocked", "yes" if blocked else "no")])
 
 
-COMMANDS = [collections, access, hold, block]
+@command(
+    "expire",
+    """
+    lethevec collections people --make words --dim 100 --expires 30
+    lethevec add people/words :words
+    lethevec expire people
+    """,
+)
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--skip-held", is_flag=True, help="In a folder: leave out records under legal hold, instead of refusing.")
+@click.option("--timeout", type=click.FloatRange(0), help="Seconds to wait for readers that are in the way (5).")
+@keys_option
+@json_option
+def expire(store: Path, skip_held: bool, timeout: float | None, keys: Path | None, as_json: bool) -> None:
+    """Erase the records of STORE, or of all collections of a folder, whose time has come, with one receipt.
+
+    They are in no answer from their time on; this takes their bytes out of the files. Run it every day or so.
+    """
+    with open_any(store, keys, write=True) as db:
+        if isinstance(db, lethevec.Database):
+            receipt = db.expire(skip_held=skip_held, timeout=timeout)
+        else:
+            receipt = db.expire(timeout=timeout)
+    if as_json:
+        erased = 0 if receipt is None else receipt.records
+        print_json({"erased": erased, "receipt": None if receipt is None else receipt.fields})
+    elif receipt is None:
+        print_fields([("erased", "nothing was due")])
+    else:
+        print_fields([("erased", f"{receipt.records:,} records"), ("receipt", f"number {receipt.sequence}")])
+
+
+COMMANDS = [collections, access, hold, block, expire]
