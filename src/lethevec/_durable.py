@@ -6,7 +6,23 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["kind_of", "open_regular", "sync_folder"]
+from .errors import ParameterError
+
+__all__ = ["as_path", "kind_of", "open_regular", "sync_folder"]
+
+
+def as_path(given: object, name: str = "path") -> Path:
+    """What a caller gave as the path of a file."""
+    if not isinstance(given, str | os.PathLike):
+        raise ParameterError(f"{name}: expected a path, got {type(given).__name__}")
+    try:
+        path = Path(given)
+        os.fsencode(path)
+    except (TypeError, UnicodeEncodeError) as error:  # of bytes, or with half a character
+        raise ParameterError(f"{name}: expected a path, got one that no file can have: {error}") from None
+    if not path.name:
+        raise ParameterError(f"{name}: expected the path of a file, got {str(given)!r}, which names none")
+    return path
 
 
 def sync_folder(folder: Path) -> None:

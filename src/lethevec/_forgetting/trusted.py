@@ -109,7 +109,11 @@ def read_chain(given: ChainLike) -> list[Receipt]:
         return _placed(path, lambda: [Receipt.from_json(line) for line in content.split(b"\n") if line.strip()])
     if isinstance(given, bytes | Mapping | Receipt) or not isinstance(given, Iterable):
         raise ReceiptError(f"chain: expected a list of receipts or a file with them, got {type(given).__name__}")
-    return [read_receipt(one) for one in given]
+    try:
+        several = list(given)
+    except TypeError as error:  # such as an array without dimensions
+        raise ReceiptError(f"chain: expected a list of receipts or a file with them, got no list: {error}") from None
+    return [read_receipt(one) for one in several]
 
 
 def _placed(path: Path, read: Any) -> Any:

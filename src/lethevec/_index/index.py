@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from .._durable import as_path
 from .._forgetting.multiset import LANES, MultisetHash
 from .._hashing.parameters import LARGEST, SMALLEST, boolean, integer, positive, real
 from .._hits import Hits, Work
@@ -497,10 +497,11 @@ class Index:
         ...     Index.load(folder + "/small.index").digest() == index.digest()
         True
         """
+        place = as_path(path)
         with self._changing.unchanged():
             columns = self._records.columns()
         try:
-            snapshot.write(Path(path), self._config, columns)
+            snapshot.write(place, self._config, columns)
         finally:
             _wipe(columns)
 
@@ -517,9 +518,10 @@ class Index:
         Traceback (most recent call last):
         lethevec.errors.FormatError: /nowhere.index: expected a snapshot, got a file that cannot be read: ...
         """
+        place = as_path(path)
         max_setup = integer("max_setup", max_setup, 0, 1 << 62)
         try:
-            config, columns = snapshot.read(Path(path), max_setup)
+            config, columns = snapshot.read(place, max_setup)
             try:
                 made = cls._of(config)
                 made._take([column.copy() for column in columns] if not config.keep_vectors else columns)

@@ -12,7 +12,7 @@ from .._forgetting.residue import Needle, Source
 from ..errors import FormatError
 from .batch import Stored
 from .lookup import in_parts, marks
-from .tables import BUCKET, KEPT, Read, note_removals, require_ascending
+from .tables import BUCKET, KEPT, LARGEST, Read, note_removals, require_ascending
 
 __all__ = ["PlainTables"]
 
@@ -52,6 +52,8 @@ class PlainTables:
 
     def read_from(self, number: int, limit: int) -> list[Stored]:
         """Up to `limit` records with numbers from this one on, by ascending number."""
+        if number > LARGEST:  # one more than that of the last record
+            return []
         sql = f"SELECT {_COLUMNS} {_FROM} WHERE r.number >= ? ORDER BY r.number LIMIT ?"
         found = _stored(self.connection.execute(sql, (number, limit)).fetchall())
         require_ascending([record.number for record in found], number)

@@ -31,7 +31,7 @@ from .ids import number_of
 from .lookup import in_parts, marks
 from .records_table import create_records, record_indexes
 from .sealing import CODE, OVERHEAD, is_sealed, key_number, seal, unseal
-from .tables import BUCKET, KEPT, Read, note_removals, require_ascending
+from .tables import BUCKET, KEPT, LARGEST, Read, note_removals, require_ascending
 from .vault import STATES, Vault, VaultBlocks
 
 __all__ = ["SealedTables"]
@@ -105,6 +105,8 @@ class SealedTables:
 
     def read_from(self, number: int, limit: int) -> list[Stored]:
         """Up to `limit` records with numbers from this one on, by ascending number."""
+        if number > LARGEST:  # one more than that of the last record
+            return []
         sql = f"SELECT v.slot, v.record {_FROM} WHERE r.number >= ? ORDER BY r.number LIMIT ?"
         found = self._stored(self.connection.execute(sql, (number, limit)).fetchall())
         require_ascending([record.number for record in found], number)

@@ -23,6 +23,7 @@ from typing import Any, Literal, overload
 
 import numpy.typing as npt
 
+from .._durable import as_path
 from .._filters import parse
 from .._forgetting.anchors import Anchor
 from .._forgetting.keys import AuditKey
@@ -730,7 +731,7 @@ class Store:
         with self._session.guard, translated(self.path):
             self._session.require_no_transaction("backup")
             self._mirror.refresh()
-            backups.write_backup(self._session, Path(path))
+            backups.write_backup(self._session, as_path(path))
 
     def reapply(self, receipts: ChainLike) -> Receipt | None:
         """After a restore: forget again what these receipts erased, as far as it is back."""
@@ -886,10 +887,11 @@ def open(
         raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
     boolean("read_only", read_only)
     boolean("drop_unreadable", drop_unreadable)
-    keys_path = StoreFiles(Path(path)).keys if keys is None else Path(keys)
-    refuse_collection(Path(path))
+    place = as_path(path)
+    keys_path = StoreFiles(place).keys if keys is None else as_path(keys, "keys")
+    refuse_collection(place)
     return open_store(
-        Path(path),
+        place,
         dim,
         metric,
         read_only=read_only,

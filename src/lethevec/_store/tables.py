@@ -17,9 +17,10 @@ from .._forgetting.residue import Needle, Source
 from ..errors import FormatError
 from .batch import Stored
 
-__all__ = ["BUCKET", "KEPT", "Read", "RecordTables", "note_removals", "require_ascending"]
+__all__ = ["BUCKET", "KEPT", "LARGEST", "Read", "RecordTables", "note_removals", "require_ascending"]
 
 BUCKET = 4096  # slots
+LARGEST = (1 << 63) - 1  # of SQLite's integers
 # Table, key, column: everything that a file may hold besides records. What is found there too is no residue.
 KEPT = (
     ("receipts", "sequence", "receipt"),
