@@ -12,7 +12,7 @@ import pytest
 
 import lethevec
 from lethevec import datasets
-from lethevec.cli import arrays
+from lethevec._store import export_arrays as arrays
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".hdf5", ".parquet", ".arrow", ".jsonl", ".csv"])
@@ -210,7 +210,9 @@ def test_export_of_one_person(run, store, tmp_path):
     assert set(records.subjects or []) == {"ann-the-first"}
     assert len(records) == 20
     assert "has none" in run("export", store, "x.jsonl", "--subject", "nobody", code=1).stderr
-    assert "--subject: expected" in run("export", store, "x.lethe", "--subject", "ann-the-first", code=1).stderr
+    assert (
+        "--subject, --where: expected" in run("export", store, "x.lethe", "--subject", "ann-the-first", code=1).stderr
+    )
 
 
 def test_export_replaces_nothing_unasked(run, store, tmp_path):

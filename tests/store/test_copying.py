@@ -26,7 +26,7 @@ with open(sys.argv[1], read_only=True) as db:
 """
 EXPORT = """
 import os, signal, sys
-from lethevec.cli import writers
+from lethevec._store import exporting as writers
 from lethevec.cli.app import cli
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

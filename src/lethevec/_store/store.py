@@ -34,8 +34,16 @@ from .._hashing.parameters import as_float, boolean, integer, real
 from .._hits import Hits
 from .._index import Config, Tuning
 from .._record import KEEP, Keep, Record
-from ..errors import ErasureIncompleteError, IdError, InputError, ParameterError
-from . import backups, checking
+from ..errors import (
+    ErasureIncompleteError,
+    FileError,
+    FormatError,
+    IdError,
+    InputError,
+    MissingDependencyError,
+    ParameterError,
+)
+from . import backups, checking, exporting
 from .batch import Batch, make_batch
 from .changes import Changes, Note, Update
 from .codes import Codes
@@ -254,6 +262,49 @@ class Store:
         if not selection.everything or limit is not None or after is not None:
             raise ParameterError("get: expected ids alone, or where, subject, limit and after, got both")
         return self._reader.get(check_ids(ids)[0])
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+    ) -> int:
+        """Write records to a file, which is then there as a whole or not at all; how many.
+
+        The suffix says what it is: .jsonl, .csv, .parquet and .arrow hold all of a record, .npz too, and .npy and
+        .fvecs its vector alone. An export is a copy: what is forgotten later stays in it.
+
+        >>> with _example() as db:
+        ...     count = db.export(db.path.with_name("alice.jsonl"), subject="alice")
+        ...     print(count, db.path.with_name("alice.jsonl").read_text().splitlines()[0])
+        2 {"id": 7, "subject": "alice", "payload": {"year": 1990}, "vector": [0, 1]}
+        """
+        target = Path(path)
+        if target.suffix.lower() not in exporting.SUFFIXES[:-1]:
+            wanted = " ".join(exporting.SUFFIXES[:-1])
+            raise FormatError(f"{target}: expected a file name that ends in {wanted}, got {target.suffix!r}")
+        if target.exists() and any(target.samefile(self.path.with_name(name)) for name in self.files()):
+            raise FileError(f"{target}: expected a file to write to, got one of the store itself")
+        return exporting.write_records(target, target.suffix.lower(), self, where, subject)
+
+    def to_arrow(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
+        """The records as an Arrow table: id, subject, payload (as JSON) and vector. It needs pyarrow."""
+        return exporting.arrow_table(self, where, subject)
+
+    def to_pandas(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
+        """The same as a pandas frame."""
+        return self.to_arrow(where=where, subject=subject).to_pandas()
+
+    def to_polars(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
+        """The same as a Polars frame."""
+        try:
+            import polars
+        except ImportError:
+            raise MissingDependencyError(
+                "to_polars needs the package 'polars', which is not installed: pip install 'lethevec[frames]'"
+            ) from None
+        return polars.from_arrow(self.to_arrow(where=where, subject=subject))
 
     def subjects(self) -> dict[str, int]:
         """Every subject with the number of its records, by code point."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 import lethevec
+from lethevec.errors import ParameterError
 
 __all__ = ["ExampleCommand", "command", "json_option", "keys_option", "open_store", "parse_id", "store_argument"]
 
@@ -37,6 +39,24 @@ def command(name: str, example: str, **settings: Any) -> Callable[[Callable[...,
 def store_argument(function: F) -> F:
     """The store's path, first of all."""
     return click.argument("store", type=click.Path(dir_okay=False, path_type=Path))(function)
+
+
+def where_option(function: F) -> F:
+    """For what many records are asked for by."""
+    return click.option("--where", help="Only records that pass this condition, as JSON.")(function)
+
+
+def parse_where(text: str | None) -> dict[str, Any] | None:
+    """A condition from the command line."""
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"--where: expected a condition as JSON, got {text!r:.60} ({error})") from None
+    if not isinstance(given, dict):
+        raise ParameterError(f"--where: expected a JSON object, got {text!r:.60}")
+    return given
 
 
 def json_option(function: F) -> F:

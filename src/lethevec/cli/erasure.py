@@ -15,7 +15,7 @@ import lethevec
 from lethevec._forgetting.receipts import Receipt
 from lethevec.errors import FileError
 
-from .command import command, json_option, keys_option, open_any, parse_id
+from .command import command, json_option, keys_option, open_any, parse_id, parse_where, where_option
 from .output import print_fields, print_json, printable
 
 __all__ = ["COMMANDS"]
@@ -34,6 +34,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("ids", nargs=-1, metavar="[ID...]")
 @click.option("--subject", help="Forget every record of this subject.")
+@where_option
+@click.option("--dry-run", is_flag=True, help="Say how many records would go, and change nothing.")
 @click.option("--block", is_flag=True, help="In a folder: refuse to write for the subject from now on.")
 @click.option("--ids-from", type=click.File("r", encoding="utf-8"), help="A file of ids, one in a line; - for a pipe.")
 @click.option("--receipt", type=_file, help="Write the receipt to this file; the store keeps it in any case.")
@@ -47,6 +49,8 @@ def forget(
     store: Path,
     ids: tuple[str, ...],
     subject: str | None,
+    where: str | None,
+    dry_run: bool,
     block: bool,
     ids_from: Any,
     receipt: Path | None,
@@ -57,25 +61,39 @@ def forget(
     keys: Path | None,
     as_json: bool,
 ) -> None:
-    """Forget records of STORE by ID, or all of a --subject. It cannot be undone.
+    """Forget records of STORE by ID, all of a --subject, or those that pass --where. It cannot be undone.
 
     STORE may be a folder of collections: the subject is then forgotten in all of them, with one receipt.
 
     When it ends with 0, no file of the store holds a byte of them, and there is a signed receipt. On a terminal it asks
     first.
     """
-    if sum((bool(ids), subject is not None, ids_from is not None)) != 1:
-        raise click.UsageError("expected one of ID..., --subject and --ids-from")
+    condition = parse_where(where)
+    if sum((bool(ids), subject is not None or condition is not None, ids_from is not None)) != 1:
+        raise click.UsageError("expected one of ID..., --subject, --where and --ids-from")
     if store.is_dir() and subject is None:
         raise click.UsageError("expected --subject for a folder; FOLDER/NAME is one of its collections")
+    if store.is_dir() and (dry_run or condition is not None):
+        raise click.UsageError(
+            "--where, --dry-run: expected a store, got a folder; FOLDER/NAME is one of its collections"
+        )
     if block and not store.is_dir():
         raise click.UsageError("--block: expected a folder of collections, got a store")
     begin = time.perf_counter()
     with open_any(store, keys, write=True) as db, _receipt_file(receipt) as file:
         texts = list(ids) if ids_from is None else [line.strip() for line in ids_from if line.strip()]
-        chosen = None if subject is not None else [parse_id(db, text) for text in texts]
+        by_query = subject is not None or condition is not None
+        chosen = None if by_query else [parse_id(db, text) for text in texts]
+        if dry_run and not isinstance(db, lethevec.Database):
+            preview = db.forget(chosen, subject=subject, where=condition, dry_run=True, ignore_unknown=ignore_unknown)
+            found = len(preview.ids)
+            print_json({"would_forget": found}) if as_json else print_fields([("would go", f"{found:,} records")])
+            return
         if not yes and ids_from is None and sys.stdin.isatty() and sys.stdout.isatty():
-            count = db.subjects().get(subject, 0) if subject is not None else len(texts)
+            if isinstance(db, lethevec.Database):
+                count = db.subjects().get(subject or "", 0)
+            else:
+                count = db.count(where=condition, subject=subject) if by_query else len(texts)
             whose = "" if subject is None else f" of {printable(subject)}"
             click.confirm(f"Forget {count:,} records{whose} for good?", abort=True, err=True)
         options: dict[str, Any] = {"ignore_unknown": ignore_unknown, "search_all": search_all, "timeout": timeout}
@@ -84,7 +102,7 @@ def forget(
             made = db.forget(subject=subject, block=block, **options)
             left = sum(len(db.collection(name)) for name in db)
         else:
-            made = db.forget(chosen, subject=subject, **options)
+            made = db.forget(chosen, subject=subject, where=condition, **options)
             left = len(db)
         seconds = time.perf_counter() - begin
         if file is not None:

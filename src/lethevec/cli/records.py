@@ -17,14 +17,14 @@ import lethevec
 from lethevec._forgetting.trusted import read_chain
 from lethevec._progress import Progress
 from lethevec._store.copying import building
+from lethevec._store.export_arrays import VECTORS_ALONE
+from lethevec._store.exporting import SUFFIXES, write_records
 from lethevec.errors import FileError, InputError, ParameterError
 
-from .arrays import VECTORS_ALONE
-from .command import command, json_option, keys_option, open_store, store_argument
+from .command import command, json_option, keys_option, open_store, parse_where, store_argument, where_option
 from .inputs import Input, format_option, key_option
 from .moving import collection_option, fields_options, from_option, move_in
 from .output import note, print_fields, print_json
-from .writers import SUFFIXES, write_records
 
 __all__ = ["COMMANDS"]
 
@@ -156,6 +156,7 @@ def add(
 @store_argument
 @click.argument("file", type=_file)
 @click.option("--subject", help="Only the records of this subject.")
+@where_option
 @click.option("--receipts", is_flag=True, help="Write the chain of receipts instead of records (as .jsonl).")
 @click.option("--format", "format", type=_PIPED, default="jsonl", help="For a pipe (-).")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
@@ -165,6 +166,7 @@ def export(
     store: Path,
     file: Path,
     subject: str | None,
+    where: str | None,
     receipts: bool,
     format: str,
     force: bool,
@@ -177,6 +179,7 @@ def export(
     configuration and records, the same bytes for the same records. An export is a copy, and what is forgotten later
     stays in it.
     """
+    condition = parse_where(where)
     piped = str(file) == "-"
     suffix = f".{format}" if piped else file.suffix.lower()
     if not piped and file.exists() and not force:
@@ -191,14 +194,16 @@ def export(
             click.echo(text, nl=False) if piped else file.write_text(text, encoding="utf-8")
             count = len(lines)
         elif file.suffix == _BACKUP:
-            if subject is not None:
-                raise ParameterError(f"--subject: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}")
+            if subject is not None or where is not None:
+                raise ParameterError(
+                    f"--subject, --where: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}"
+                )
             with building(db.path, file) as place:  # so that one that is there stays until this one is whole
                 db.backup(place)
                 os.replace(place, file)
             count = len(db)
         else:
-            count = write_records(None if piped else file, suffix, db, subject)
+            count = write_records(None if piped else file, suffix, db, condition, subject)
     left_out = ["ids", "subjects", "payloads"] if suffix in VECTORS_ALONE and not receipts else []
     if as_json and not piped:
         facts = {"file": str(file), "written": count, "seconds": round(time.perf_counter() - begin, 3)}

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import lethevec
 from lethevec import Hit, datasets
 from lethevec._progress import Progress
-from lethevec.errors import InputError, ParameterError
+from lethevec._store.export_arrays import vector_of
+from lethevec.errors import InputError
 
-from .arrays import vector_of
-from .command import command, json_option, keys_option, open_store, parse_id, store_argument
+from .command import command, json_option, keys_option, open_store, parse_id, parse_where, store_argument, where_option
 from .inputs import Input, format_option, key_option, read_queries
 from .output import note, print_fields, print_json, print_table
 
@@ -44,8 +44,9 @@ threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="T
 @click.option("-k", type=click.IntRange(1), default=10, help="How many neighbours (10).")
 @click.option("--id", "ids", multiple=True, help="Ask for the neighbours of a record; may be repeated.")
 @click.option("--vector", help="Ask for the neighbours of a vector: numbers with commas between them.")
-@click.option("--where", help="A condition on payloads, as JSON.")
+@where_option
 @click.option("--subject", help="Among the records of this subject only.")
+@click.option("--radius", type=float, help="Only records at most so far away.")
 @click.option("--effort", type=float, default=1.0, help="More looks at more records: see `lethevec tune` (1.0).")
 @click.option(
     "--truth",
@@ -65,6 +66,7 @@ def search(
     vector: str | None,
     where: str | None,
     subject: str | None,
+    radius: float | None,
     effort: float,
     truth: Path | None,
     key: str | None,
@@ -80,7 +82,7 @@ def search(
     if sum((queries is not None, vector is not None, bool(ids))) != 1:
         raise click.UsageError("expected one of QUERIES, --vector and --id")
     true = None if truth is None else datasets.read_neighbors(truth)
-    condition = _condition(where, subject)
+    condition = parse_where(where)
     right = asked = place = 0
     began = time.perf_counter()
     with open_store(store, keys) as db:
@@ -96,7 +98,15 @@ def search(
             total = source.total() if vector is None else 1
         with _progress(total) as progress:
             for part in parts:
-                hits = db.search(part, k + bool(ids), where=condition, effort=effort, threads=threads or _cores())
+                hits = db.search(
+                    part,
+                    k + bool(ids),
+                    where=condition,
+                    subject=subject,
+                    radius=radius,
+                    effort=effort,
+                    threads=threads or _cores(),
+                )
                 for label, line in zip(labels, hits, strict=False):
                     found = [hit for hit in line if not ids or hit.id != label][:k]
                     _show(as_json, label, found, head=place == 0, alone=len(part) == 1 and bool(ids or vector))
@@ -130,21 +140,6 @@ def _parse_vector(text: str) -> F32:
         return np.array([[float(part) for part in text.strip("[] ").split(",")]], dtype=np.float32)
     except ValueError:
         raise InputError(f"--vector: expected numbers with commas between them, got {text!r:.60}") from None
-
-
-def _condition(where: str | None, subject: str | None) -> dict[str, Any] | None:
-    condition: dict[str, Any] = {}
-    if where is not None:
-        try:
-            given = json.loads(where)
-        except (ValueError, RecursionError) as error:
-            raise ParameterError(f"--where: expected a condition as JSON, got {where!r:.60} ({error})") from None
-        if not isinstance(given, dict):
-            raise ParameterError(f"--where: expected a JSON object, got {where!r:.60}")
-        condition = given
-    if subject is not None:
-        condition = {"$and": [{"$subject": subject}, *([condition] if condition else [])]}
-    return condition or None
 
 
 def _true_neighbours(true: npt.NDArray[np.int32], place: int, k: int) -> set[Any]:
@@ -256,4 +251,75 @@ def _spread(n: int, most: int) -> npt.NDArray[np.int64]:
     return np.arange(min(n, most), dtype=np.int64) * n // min(n, most)
 
 
-COMMANDS = [search, tune]
+@command(
+    "count",
+    """
+    lethevec add words.lethe :words
+    lethevec count words.lethe --where '{"rank": {"$lte": 100}}'
+    """,
+)
+@store_argument
+@where_option
+@click.option("--subject", help="Only records of this subject.")
+@keys_option
+@json_option
+def count(store: Path, where: str | None, subject: str | None, keys: Path | None, as_json: bool) -> None:
+    """Count the records of STORE, or those that pass --where or belong to a --subject."""
+    condition = parse_where(where)
+    with open_store(store, keys) as db:
+        found = db.count(where=condition, subject=subject)
+    print_json({"records": found}) if as_json else click.echo(found)
+
+
+@command(
+    "get",
+    """
+    lethevec add words.lethe :words
+    lethevec get words.lethe paris london
+    lethevec get words.lethe --where '{"rank": {"$lte": 100}}' --limit 5
+    """,
+)
+@store_argument
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@where_option
+@click.option("--subject", help="Only records of this subject.")
+@click.option("--limit", type=click.IntRange(1), default=100, help="At most so many (100).")
+@click.option("--after", help="The last id of the page before.")
+@keys_option
+@json_option
+def get(
+    store: Path,
+    ids: tuple[str, ...],
+    where: str | None,
+    subject: str | None,
+    limit: int,
+    after: str | None,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Show records of STORE by ID, or a page of those that pass --where or belong to a --subject, ascending by id.
+
+    With --json there is one line for each record, with its vector.
+    """
+    condition = parse_where(where)
+    if ids and (where is not None or subject is not None or after is not None):
+        raise click.UsageError("expected either ID... or --where, --subject and --after")
+    with open_store(store, keys) as db:
+        if ids:
+            records = db.get([parse_id(db, text) for text in ids])
+        else:
+            start = None if after is None else parse_id(db, after)
+            records = db.get(where=condition, subject=subject, limit=limit, after=start)
+    if as_json:
+        for one in records:
+            vector = None if one.vector is None else one.vector.tolist()
+            print_json({"id": one.id, "subject": one.subject, "payload": one.payload, "vector": vector})
+        return
+    rows = [
+        (one.id, one.subject, None if one.payload is None else json.dumps(one.payload, ensure_ascii=False))
+        for one in records
+    ]
+    print_table(["id", "subject", "payload"], rows)
+
+
+COMMANDS = [search, get, count, tune]

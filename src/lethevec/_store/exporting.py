@@ -1,4 +1,4 @@
-"""Records to files, which the readers of `lethevec.datasets` read back, bit for bit; `arrays` has those of NumPy."""
+"""Records to files, which the readers of `lethevec.datasets` read back bit for bit; `export_arrays` has NumPy's."""
 
 from __future__ import annotations
 
@@ -6,39 +6,48 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-import lethevec
-from lethevec import Record
-from lethevec._progress import Progress
-from lethevec._store.copying import building
-from lethevec.errors import FormatError, IncompleteWriteError, MissingDependencyError
+from .._progress import Progress
+from .._record import Record
+from ..errors import FormatError, IncompleteWriteError, MissingDependencyError, UnknownIdError
+from .copying import building
+from .export_arrays import write_fvecs, write_npy, write_npz
 
-from .arrays import vector_of, write_fvecs, write_npy, write_npz
+if TYPE_CHECKING:
+    from .store import Store
 
-__all__ = ["SUFFIXES", "records_of", "write_records"]
+__all__ = ["SUFFIXES", "arrow_table", "write_records"]
 
 SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".npz", ".npy", ".fvecs", ".lethe")
 _PART = 2000
 
 
-def records_of(store: lethevec.Store, subject: str | None) -> Iterator[Record]:
-    """The records of a store, or those of one subject."""
-    if subject is not None and subject not in store.subjects():
-        raise lethevec.errors.UnknownIdError(f"subject: expected one that has records, got {subject!r}, which has none")
-    return (record for record in store if subject is None or record.subject == subject)
+def _records(store: Store, where: Mapping[str, Any] | None, subject: str | None) -> Iterator[Record]:
+    """The records that are asked for, a page at a time."""
+    if where is None and subject is None:
+        yield from store
+        return
+    after = None
+    while page := store.get(where=where, subject=subject, limit=_PART, after=after):
+        yield from page
+        after = page[-1].id
 
 
-def write_records(path: Path | None, suffix: str, store: lethevec.Store, subject: str | None) -> int:
+def write_records(
+    path: Path | None, suffix: str, store: Store, where: Mapping[str, Any] | None = None, subject: str | None = None
+) -> int:
     """Write to a file, which is there as a whole or not at all, or to stdout; how many."""
-    records = records_of(store, subject)
-    total = len(store) if subject is None else store.subjects()[subject]
+    total = store.count(where=where, subject=subject)
+    if subject is not None and where is None and not total:
+        raise UnknownIdError(f"subject: expected one that has records, got {subject!r}, which has none")
+    records = _records(store, where, subject)
     with Progress(total, "exporting", unit="records") as progress:
 
         def counted() -> Iterator[Record]:
@@ -86,6 +95,38 @@ def _write(file: IO[bytes], suffix: str, records: Iterator[Record], count: int, 
         _write_arrow(file, suffix, records, dim, name)
 
 
+def arrow_table(store: Store, where: Mapping[str, Any] | None, subject: str | None) -> Any:
+    """An Arrow table of the records: id, subject, payload (JSON) and vector."""
+    pa, _ = _pyarrow("an Arrow table")
+    records = _records(store, where, subject)
+    part = list(islice(records, _PART))
+    schema = _schema(pa, part[0] if part else None, store.dim)
+    batches = []
+    while part:
+        batches.append(_arrow_batch(pa, part, schema, store.dim, "table"))
+        part = list(islice(records, _PART))
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _pyarrow(what: str) -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingDependencyError(
+            f"{what} needs the package 'pyarrow', which is not installed: pip install 'lethevec[datasets]'"
+        ) from None
+    return pa, pq
+
+
+def _schema(pa: Any, first: Record | None, dim: int) -> Any:
+    """The payload is JSON in a text: objects of different shapes have no common column type."""
+    kind = pa.string() if first is not None and isinstance(first.id, str) else pa.int64()
+    return pa.schema(
+        [("id", kind), ("subject", pa.string()), ("payload", pa.string()), ("vector", pa.list_(pa.float32(), dim))]
+    )
+
+
 def _numbers(dim: int) -> str:
     """A format for the numbers of a vector. Nine digits are enough to tell every float32 from its neighbours."""
     return "[" + ", ".join(["%.9g"] * dim) + "]"
@@ -127,20 +168,9 @@ def _of_one_kind(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def _write_arrow(file: IO[bytes], suffix: str, records: Iterator[Record], dim: int, name: str) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingDependencyError(
-            f"writing {suffix} files needs the package 'pyarrow', which is not installed: "
-            "pip install 'lethevec[datasets]'"
-        ) from None
+    pa, pq = _pyarrow(f"writing {suffix} files")
     first = next(records, None)
-    kind = pa.string() if first is not None and isinstance(first.id, str) else pa.int64()
-    # The payload is JSON in a text: objects of different shapes have no common column type.
-    schema = pa.schema(
-        [("id", kind), ("subject", pa.string()), ("payload", pa.string()), ("vector", pa.list_(pa.float32(), dim))]
-    )
+    schema = _schema(pa, first, dim)
     writer = pq.ParquetWriter(file, schema) if suffix == ".parquet" else pa.ipc.new_file(file, schema)
     with writer:
         part = [first] if first is not None else []
@@ -157,12 +187,14 @@ def _arrow_batch(pa: Any, part: list[Record], schema: Any, dim: int, name: str) 
             raise FormatError(
                 f"{name}: expected ids of one kind, numbers or texts, in a columnar file; .jsonl has both"
             )
-    flat = pa.array(np.concatenate([vector_of(record) for record in part]), type=pa.float32())
+    bare = np.array([record.vector is None for record in part])
+    zeros = np.zeros(dim, dtype=np.float32)
+    flat = pa.array(np.concatenate([zeros if r.vector is None else r.vector for r in part]), type=pa.float32())
     payloads = [None if r.payload is None else json.dumps(r.payload, ensure_ascii=False) for r in part]
     columns = [
         pa.array([record.id for record in part], type=schema.field("id").type),
         pa.array([record.subject for record in part], type=pa.string()),
         pa.array(payloads, type=pa.string()),
-        pa.FixedSizeListArray.from_arrays(flat, dim),
+        pa.FixedSizeListArray.from_arrays(flat, dim, mask=pa.array(bare) if bare.any() else None),
     ]
     return pa.record_batch(columns, schema=schema)

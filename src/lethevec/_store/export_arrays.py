@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from lethevec import Record
-from lethevec.errors import FormatError, IncompleteWriteError
+from .._record import Record
+from ..errors import FormatError, IncompleteWriteError
 
 __all__ = ["VECTORS_ALONE", "write_fvecs", "write_npy", "write_npz"]
 
