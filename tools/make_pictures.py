@@ -1,11 +1,12 @@
-"""`make pictures`: the pictures of docs/hashing.md, measured and drawn anew. Needs matplotlib.
+"""`make pictures`: the pictures of docs/hashing.md and docs/graph.md, measured and drawn anew. Needs matplotlib.
 
     steps.svg      what the T steps of USR do: values, error of the code, recall
     families.svg   recall against bits for the families
     probing.svg    how probing goes, and what its order is worth
+    graph.svg      a graph in the plane: cells, pools, edges, a search, and what changes when a record is forgotten
 
-All on the 10,000 most frequent of the bundled words, 400 of them as queries, seed 0. The same machine gives the same
-bytes; another version of matplotlib may not.
+The first three on the 10,000 most frequent of the bundled words, 400 of them as queries, seed 0. The same machine
+gives the same bytes; another version of matplotlib may not.
 """
 
 from __future__ import annotations
@@ -115,6 +116,31 @@ def measure_probing(data: Data) -> dict[str, Any]:
     }
 
 
+def measure_graph(_: Data) -> dict[str, Any]:
+    """A small graph in the plane: as it is, a walk through it, and the graph without one of its vertices."""
+    rng = np.random.default_rng(5)
+    x = np.vstack([c + 0.55 * rng.normal(size=(22, 2)) for c in ((-1.6, 0.6), (0.3, -1.0), (1.5, 0.9))])
+    x = x.astype(np.float32)
+    frame = reference.make_frame(2, 1, 0, "hadamard")
+    settings = reference.GraphSettings(frame, "l2", reference.default_pivot_key(0), cell_size=7, cells=3, pool=12)
+    whole = reference.Graph(settings, np.arange(len(x)), x)
+    query = np.float32([[1.7, 1.3]])
+
+    def without(vertex: int) -> reference.Graph:
+        rest = np.delete(np.arange(len(x)), whole.rows[vertex])
+        return reference.Graph(settings, rest, x[rest])
+
+    # Of those that are no pivot, one whose place is taken by as many new edges as any.
+    chosen = max(range(len(whole.pivots), len(whole)), key=lambda v: len(_edges(without(v)) - _edges(whole)))
+    return {
+        "whole": whole,
+        "chosen": chosen,
+        "without": without(chosen),
+        "query": query[0],
+        "walk": reference.walk(whole, query, 5)[0],
+    }
+
+
 # --- How it is drawn -------------------------------------------------------------------------------------------------
 
 
@@ -187,10 +213,54 @@ def draw_probing(plt: Any, measured: dict[str, Any]) -> Any:
     return figure
 
 
+def _edges(graph: reference.Graph) -> set[frozenset[tuple[float, ...]]]:
+    """Pairs of points, so that graphs with other numbers can be compared."""
+    point = [tuple(map(float, one)) for one in graph.z]
+    return {frozenset((point[x], point[y])) for x, some in enumerate(graph.kept) for y in some.tolist()}
+
+
+def _lines(axes: Any, pairs: set[frozenset[tuple[float, ...]]], **style: Any) -> None:
+    for a, b in sorted(map(sorted, pairs)):
+        axes.plot([a[0], b[0]], [a[1], b[1]], **style)
+
+
+def draw_graph(plt: Any, measured: dict[str, Any]) -> Any:
+    """Four panels."""
+    figure, panels = plt.subplots(1, 4, figsize=(13, 3.5))
+    graph, chosen, query = measured["whole"], measured["chosen"], measured["query"]
+    z, usual, others = graph.z, _edges(graph), _edges(measured["without"])
+    titles = ("cells, and one pool", "what pruning keeps", "a search", "one is forgotten")
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set(title=title, xticks=[], yticks=[], aspect="equal")
+        axes.axis("off")
+        axes.plot(*z.T, "o", ms=3, color="#8c8c8c", zorder=2)
+    cells, kept, search, forgotten = panels
+    for x, near in enumerate(graph.near):
+        cells.plot(*z[[x, near[0]]].T, color="#cccccc", lw=0.7)
+    cells.plot(*z[graph.pivots].T, "s", ms=5, color="#4c78a8")
+    cells.plot(*z[graph.pools[chosen]].T, "o", ms=4, color="#d1495b")
+    cells.plot(*z[chosen], "o", ms=6, color="#000000")
+    _lines(kept, usual, color="#bbbbbb", lw=0.8)
+    for y in graph.kept[chosen]:
+        kept.plot(*z[[chosen, y]].T, color="#d1495b", lw=1.6)
+    kept.plot(*z[chosen], "o", ms=6, color="#000000")
+    _lines(search, usual, color="#dddddd", lw=0.7)
+    walk = measured["walk"]
+    search.plot(*z[walk].T, "-", lw=1, color="#54a24b")
+    search.plot(*z[walk].T, "o", ms=4, color="#54a24b")
+    search.plot(*query, "*", ms=11, color="#d1495b")
+    _lines(forgotten, usual & others, color="#dddddd", lw=0.7)
+    _lines(forgotten, usual - others, color="#d1495b", lw=1.2, ls=":")
+    _lines(forgotten, others - usual, color="#54a24b", lw=1.6)
+    forgotten.plot(*z[chosen], "x", ms=8, color="#d1495b")
+    return figure
+
+
 PICTURES = {
     "steps.svg": (measure_steps, draw_steps),
     "families.svg": (measure_families, draw_families),
     "probing.svg": (measure_probing, draw_probing),
+    "graph.svg": (measure_graph, draw_graph),
 }
 
 
