@@ -6,7 +6,7 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*/*.h native/*/*/*.cpp tests/native/*.h tests/native/*.cpp)
 
 # Each has a folder in tests/integrations, with what its environment needs.
-FRAMEWORKS := frames haystack langchain mcp sklearn sources
+FRAMEWORKS := frames haystack langchain llama_index mcp sklearn sources
 
 .PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan test-long \
   test-integrations $(addprefix test-,$(FRAMEWORKS))

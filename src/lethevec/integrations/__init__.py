@@ -3,6 +3,7 @@
 | module | what it has |
 |---|---|
 | `langchain` | `LethevecVectorStore` |
+| `llama_index` | `LethevecVectorStore` |
 | `haystack` | `LethevecDocumentStore` and `LethevecEmbeddingRetriever` |
 | `mcp` | `Memory` and `make_server`: an agent's memory over the Model Context Protocol |
 | `embedding` | `WordEmbedding`, a small embedding that needs no network; it needs no extra either |
