@@ -47,7 +47,7 @@ FILTERS = [
     {"note": {"$gte": "000004"}, "$subject": {"$ne": SUBJECTS[1]}},
 ]
 steps = st.tuples(
-    st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 3)
+    st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 7)
 )
 
 Fields = tuple[np.ndarray | None, str | None, dict | None]
@@ -245,7 +245,7 @@ class Histories(RuleBasedStateMachine):
                     elif kind == "upsert":
                         self.do_upsert(ids, subject, size)
                     elif kind == "update" and self.live:
-                        self.do_update(ids, subject, size, way)
+                        self.do_update(ids, subject, size, way % 4)
                     elif kind == "forget" and set(ids) & set(self.live):
                         receipts.append(self.do_forget([id for id in ids if id in self.live]))
                     elif kind == "forget where":
