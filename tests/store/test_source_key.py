@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethevec import Auto, Index, Pivots, Scan
+from lethevec import Auto, Graph, Index, Pivots, Scan
 from lethevec._index.sources import key_of, with_key
 from lethevec._native import core
 from lethevec._store import Store, opening
@@ -92,6 +92,21 @@ class TestDrawn:
         one, two = make("one.lethe"), make("two.lethe", read_only=True)
         assert [used_key(one), used_key(two)] == keys
         assert pivots(one) == before
+
+    def test_so_has_a_graph(self, make, many, queries):
+        """Two stores of the same records have different graphs and one digest, also when some were forgotten."""
+        one, two = (make(name, index={"source": Graph(cell_size=8)}) for name in ("one.lethe", "two.lethe"))
+        keys = [used_key(one), used_key(two)]
+        assert len({*keys, seed_key()}) == 3
+        one.add(many, ids=range(200))
+        two.add(many[20:], ids=range(20, 200))
+        one.forget(list(range(20)))
+        assert one.digest() == two.digest()
+        before = answers(one, queries)
+        one.close()
+        one = make("one.lethe")
+        assert used_key(one) == keys[0]
+        assert answers(one, queries) == before
 
     def test_a_reader_has_the_writers(self, make, many, queries):
         db = make(index=PIVOTS)
