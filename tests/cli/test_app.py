@@ -169,7 +169,7 @@ def test_completion_knows_commands_and_options():
         )
         return {line.partition(",")[2] for line in done.stdout.splitlines()}
 
-    assert completed("lethevec ex", 1) == {"export"}
+    assert completed("lethevec expo", 1) == {"export"}
     assert "--ignore-unknown" in completed("lethevec forget --", 2)
     assert completed("lethevec add --metric ", 3) == {"cosine", "l2", "ip"}
 
