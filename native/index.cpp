@@ -376,7 +376,8 @@ void Index::set_fields(const int64_t* ids, int64_t n, const filters::Texts& text
     }
     std::unique_lock<FairLock> writing(lock_);
     filters::Filters::Change values(*filters_);
-    filters_->prepare({payloads.data(), subjects.data()}, static_cast<int64_t>(rows.size()), values);
+    filters_->prepare({payloads.data(), subjects.data()}, static_cast<int64_t>(rows.size()), values,
+                      filters::Filters::As::replacements);
     filters_->replace(values, rows.data());
 }
 

@@ -32,7 +32,7 @@ struct FilterRows {
         const TextList payload_texts(payloads, rows(which)), subject_texts(subjects, rows(which));
         for (int64_t i = 0; i < rows(which); ++i) expect(which.data()[i] < filters.rows(), "rows: beyond the last");
         Filters::Change change(filters);
-        filters.prepare({payload_texts.data(), subject_texts.data()}, rows(which), change);
+        filters.prepare({payload_texts.data(), subject_texts.data()}, rows(which), change, Filters::As::replacements);
         filters.replace(change, which.data());
     }
     void remove(int64_t row) {

@@ -161,7 +161,7 @@ private:
     WipedVector<uint32_t> codes_;
 };
 
-void Filters::prepare(const Texts& texts, int64_t n, Change& change) {
+void Filters::prepare(const Texts& texts, int64_t n, Change& change, As as) {
     change.records_ = n;
     Taking taking(*this, change);
     PayloadReader reader;
@@ -175,9 +175,11 @@ void Filters::prepare(const Texts& texts, int64_t n, Change& change) {
     }
     std::vector<int64_t> more(fields_.size(), 0);
     for (const Change::Item& item : change.items_) ++more[item.field];
+    // Room for rows that do not come would be made and given back with every call.
+    const int64_t rows = rows_ + (as == As::new_rows ? n : 0);
     for (size_t f = 0; f < fields_.size(); ++f)
-        if (fields_[f]) fields_[f]->reserve(rows_ + n, more[f]);
-    incomplete_.reserve(words_for(rows_ + n));
+        if (fields_[f]) fields_[f]->reserve(rows, more[f]);
+    incomplete_.reserve(words_for(rows));
 }
 
 void Filters::append(Change& change) noexcept {

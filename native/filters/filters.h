@@ -65,7 +65,8 @@ public:
     int64_t rows() const { return rows_; }
     // Reads n records and makes room for them, as new rows or in place of others. May throw, changing nothing that can
     // be seen.
-    void prepare(const Texts& texts, int64_t n, Change& change);
+    enum class As { new_rows, replacements };
+    void prepare(const Texts& texts, int64_t n, Change& change, As as = As::new_rows);
     // The records become the last rows.
     void append(Change& change) noexcept;
     // The records take the place of what these rows had.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -223,3 +224,55 @@ def test_a_payload_of_megabytes(make):
     assert db.count(where={"many": {"$contains": 49_999}, "n": {"$gt": 1}}) == 1
     db.forget([1, 2])
     assert text[:40].encode() not in core.testing.raw_memory(db._mirror.index._native)
+
+
+def test_records_without_a_vector(make):
+    """They are counted and found by filters, never by a search, also when a vector comes or goes."""
+    records = Records(make())
+    records.add(range(20))
+    records.db.add(None, ids=[100, 101, "text"], payloads=[{"n": 22}, {"n": 23}, {"n": 5}], subjects="s1")
+    where = {"n": {"$gte": 20, "$lt": 30}}
+    assert records.db.ids(where) == [100, 101]
+    reader = make(dim=None, metric=None, read_only=True)
+    assert reader.ids(where) == [100, 101]
+    assert reader.ids({"$id": {"$in": ["text", 3, 100]}}) == [3, 100, "text"]
+    assert records.db.search(np.ones(8), where=where)[0] == []
+    records.db.upsert(np.ones((1, 8)), ids=[100], payloads=[{"n": 24}])
+    for db in (records.db, reader):
+        assert db.count(where) == 2
+        assert [hit.id for hit in db.search(np.ones(8), where=where)[0]] == [100]
+    records.db.update(None, ids=[100])
+    for db in (records.db, reader):
+        assert db.ids(where) == [100, 101]
+        assert db.search(np.ones(8), where=where)[0] == []
+
+    def fail():
+        with records.db.transaction():
+            records.db.forget([101])
+            assert records.db.ids(where) == [100]
+            records.db.update(ids=[100], payloads=[{"n": 1}])
+            assert records.db.ids(where) == []
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        fail()
+    for db in (records.db, reader):
+        assert db.ids(where) == [100, 101]
+    assert records.db.forget(where=where).records == 2
+    for db in (records.db, reader):
+        assert db.count(where) == 0
+    assert b"text" not in records.db._fields._bare._rows.raw_memory()
+
+
+def test_what_has_expired_passes_no_filter(make):
+    now = 1e9
+    db = make(clock=lambda: now)
+    day = timedelta(days=1)
+    db.add(np.ones((2, 8)), ids=[1, 2], payloads=[{"n": 1}, {"n": 1}], expires=[day, None])
+    db.add(None, ids=[3, 4], payloads=[{"n": 1}, {"n": 1}], expires=[day, None])
+    assert db.ids({"n": 1}) == [1, 2, 3, 4]
+    now += 2 * 86_400
+    assert db.ids({"n": 1}) == [2, 4]
+    assert db.count({"n": 1}) == 2
+    assert [hit.id for hit in db.search(np.ones(8), where={"n": 1})[0]] == [2]
+    assert db.forget(where={"n": 1}).records == 4
