@@ -34,6 +34,7 @@ SOURCES = {
     "tables": "lethevec.Tables(key_bits=3)",
     "pivots": "lethevec.Pivots(cell_size=9)",
     "refined": "lethevec.Pivots(cell_size=9, refine=True)",
+    "graph": "lethevec.Graph()",
     "auto": "lethevec.Auto(pivots_from=650)",
     "codes": "'scan', keep_vectors=False",
     "usr": "'scan', family='usr', bits=72, steps=2",
@@ -41,7 +42,7 @@ SOURCES = {
 
 BEFORE = """
 indexes = []
-for metric in ("cosine", "l2", "ip"):
+for metric in {metrics}:
     index = lethevec.Index(x.shape[1], metric, source={source})
     index.add(x, ids=ids)
     indexes.append(index)
@@ -93,7 +94,10 @@ def test_nothing_is_left(data, seen_in_process, monkeypatch, source, isa):
     needles |= windows(x[ROW].tobytes(), "vector") | windows(q[0].tobytes(), "query") | windows(q[2].tobytes(), "last")
     unit = (x[ROW] / np.linalg.norm(x[ROW])).astype(np.float32)
     needles |= windows(unit.tobytes()[:64], "direction")
-    steps = BEFORE.format(source=SOURCES[source]) + AFTER
+    steps = (
+        BEFORE.format(source=SOURCES[source], metrics=("cosine", "l2") if source == "graph" else ("cosine", "l2", "ip"))
+        + AFTER
+    )
     there, left = seen_in_process(CHILD, folder, ROW, steps, needles=needles)
     assert {f"id {row}" for row in (ROW, ROW + 1, ROW + 50)} <= there
     assert left == set()
