@@ -20,6 +20,11 @@ __all__ = ["make_app"]
 
 def make_app(core: Core) -> Any:
     """The ASGI application of one process."""
+    operations: list[Operation] = list(OPERATIONS)
+    if core.settings.chroma:
+        from .chroma import chroma_operations
+
+        operations += chroma_operations(core)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -29,7 +34,7 @@ def make_app(core: Core) -> Any:
         finally:
             await core.stop()
 
-    app = Starlette(routes=_routes(core, OPERATIONS), lifespan=lifespan)
+    app = Starlette(routes=_routes(core, operations), lifespan=lifespan)
     app.router.redirect_slashes = False
     app.router.default = _Nothing(core)
     return _Front(core, app)

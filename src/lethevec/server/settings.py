@@ -44,7 +44,10 @@ class Settings:
     rate: float = 0.0  # requests a second that one key may make; 0: no limit
     burst: int = 100  # requests that may come at once where there is a rate
     drain: float = 10.0  # seconds that a stop waits for requests in flight
+    expire_every: float = 60.0  # seconds between two looks for records that are due; 0: never
     cors: tuple[str, ...] = ()  # origins that browsers may call from
+    chroma: bool = True  # /api/v2
+    allow_reset: bool = False  # POST /api/v2/reset, which erases everything
     log: str = "all"  # requests in the log: all, errors, none
 
     @property
@@ -101,6 +104,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("rate", 0, 1e9),
     ("burst", 1, 1_000_000),
     ("drain", 0, 3600),
+    ("expire_every", 0, 86400),
 )
 
 
