@@ -8,7 +8,7 @@ CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*
 # Each has a folder in tests/integrations, with what its environment needs.
 FRAMEWORKS := frames haystack langchain llama_index mcp sklearn sources
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan test-long \
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-long \
   test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-integrations    the adapters, each in an environment with its framework; test-sklearn and so on for one"
+	@echo "make serve   a server on the demo's words; Ctrl-C ends it"
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
@@ -41,6 +42,9 @@ $(VENV)/.needs-%: $(BIN)/python pyproject.toml tools/extra.py
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m lethevec.demo
+
+serve: $(VENV)/.installed-server
+	$(BIN)/python tools/serve_words.py build/serve
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n auto
@@ -133,6 +137,24 @@ test-long: $(VENV)/.installed-test
 	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py
+
+# The server under load for ten minutes, and killed fifty times. The suite has short versions of both.
+SERVER_LOAD ?= --seconds 600 --workers 2
+SERVER_CRASH ?= --kills 50
+test-server-load: $(VENV)/.installed-test
+	$(BIN)/python -m tests.server.load load $(SERVER_LOAD)
+
+test-server-crash: $(VENV)/.installed-test
+	$(BIN)/python -m tests.server.load crash $(SERVER_CRASH)
+
+# Chroma's own suite, from its wheel, against our server. tests/chroma/differences.txt says what differs, and why.
+$(ENVIRONMENTS)/chroma-suite/.installed: tests/chroma/requirements.txt
+	$(PYTHON) -m venv $(ENVIRONMENTS)/chroma-suite
+	$(ENVIRONMENTS)/chroma-suite/bin/python -m pip install --quiet --requirement tests/chroma/requirements.txt
+	@touch $@
+
+test-chroma-suite: $(VENV)/.installed-test $(ENVIRONMENTS)/chroma-suite/.installed
+	$(BIN)/python tests/chroma/run.py $(ENVIRONMENTS)/chroma-suite/bin/python $(CHROMA_MODULES)
 
 # `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
 BENCH ?= all --quick

@@ -57,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
     def begin(**settings: Any) -> Running:
-        given = {"folder": tmp_path / "people", "port": 0, "log": "none", **settings}
+        given = {"folder": tmp_path / "people", "port": 0, "log": "none", "expire_every": 0.0, **settings}
         running.append(Running(Settings(**given)))
         return running[-1]
 

@@ -210,6 +210,23 @@ def test_a_hold_stops_an_erasure_until_it_is_lifted(server):
     assert server.post("/v1/forget", {"subject": "bob"}).json()["records"] == 1
 
 
+def test_the_server_erases_what_is_due_by_itself(start):
+    server = start(expire_every=0.2)
+    server.post("/v1/collections", {"name": "books", "dim": 2, "metric": "l2"}).raise_for_status()
+    body = {"ids": [1, 2], "vectors": [[1, 0], [0, 1]], "expires": [0.3, None]}
+    server.post(BOOKS + "/upsert", body).raise_for_status()
+    assert server.post(BOOKS + "/get", {"include": ["expires"]}).json()["expires"][1] is None
+    for _ in range(100):
+        if 'lethevec_expired_records_total{process="writer"} 1.0' in server.call("GET", "/metrics").text:
+            break
+        threading.Event().wait(0.05)
+    else:
+        pytest.fail("nothing was erased")
+    assert [one["records"] for one in server.call("GET", "/v1/receipts").json()["receipts"] if "records" in one] == [1]
+    for wrong in ("tomorrow", [1], {}, True, 1e300):
+        assert server.post(BOOKS + "/upsert", {**body, "expires": wrong}).status_code == 422
+
+
 def test_a_blocked_person_cannot_come_back_until_unblocked(server):
     server.post("/v1/forget", {"subject": "bob", "block": True}).raise_for_status()
     again = {"ids": [3], "vectors": [[0, 3]], "subjects": ["bob"]}

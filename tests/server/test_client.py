@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import socket
 import threading
+import time
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -115,6 +117,35 @@ def test_holds_and_blocks(client):
         books.add([[1, 0]], ids=[1], subjects=["alice"])
     client.unblock("alice")
     books.add([[1, 0]], ids=[1], subjects=["alice"])
+
+
+def test_what_is_replaced_is_erased_with_a_receipt_where_asked(client):
+    books = client.collection("books", dim=2, metric="l2")
+    books.add([[1, 0]], ids=[1], payloads=[{"mail": "old@example.org"}])
+    assert books.update(ids=[1], payloads=[{"mail": "new@example.org"}]) is None
+    receipt = books.update(ids=[1], payloads=[{"mail": "newest@example.org"}], erase_old=True)
+    assert lethevec.verify(receipt, key=client.public_key())
+    assert lethevec.verify(books.upsert([[2, 0]], ids=[1], erase_old=True), key=client.public_key())
+
+
+def test_records_expire(client):
+    books = client.collection("books", dim=2, metric="l2")
+    soon = timedelta(seconds=0.5)
+    books.add([[1, 0], [0, 1]], ids=[1, 2], subjects=["a", "b"], expires=[soon, None])
+    books.upsert([[1, 1]], ids=[3], expires=datetime(2099, 1, 2, tzinfo=timezone.utc))
+    assert books.get([3])[0].expires == datetime(2099, 1, 2, tzinfo=timezone.utc)
+    assert books.get([2])[0].expires is None
+    time.sleep(0.6)
+    assert books.ids() == [2, 3]  # in no answer from that moment
+    receipt = client.expire()
+    assert receipt.records == 1
+    assert client.expire() is None
+    books.update(ids=[3], expires=None)
+    assert books.get([3])[0].expires is None
+    brief = client.collection("brief", dim=2, expires=timedelta(seconds=0.2))
+    brief.add([[1, 0]], ids=[1])
+    time.sleep(0.3)
+    assert brief.ids() == []
 
 
 def test_long_results_come_page_by_page(client):

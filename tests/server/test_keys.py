@@ -173,6 +173,16 @@ def test_a_key_for_some_collections_sees_those_alone(start, make_key):
     assert server.post("/v1/collections/mine/rename", {"name": "books2"}, key=key).status_code == 403
 
 
+def test_keys_work_for_chroma_paths_in_either_header(start, make_key):
+    key = make_key("admin")
+    server = start()
+    path = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+    assert server.call("GET", path).json()["error"] == "AuthError"
+    assert server.call("GET", path, key=key).json() == []
+    assert server.call("GET", path, headers={"x-chroma-token": key}).json() == []
+    assert server.call("GET", path, headers={"x-chroma-token": f"Bearer {key}"}).json() == []
+
+
 def test_a_running_server_takes_up_a_withdrawal(start, make_key, tmp_path):
     key = make_key("reader")
     make_key("admin")

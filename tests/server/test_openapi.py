@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +23,7 @@ checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 
 
 def test_every_operation_is_a_route_and_every_route_is_described(start):
-    server = start()
+    server = start(chroma=False)
     app = make_app(server.core)
     routes = {(route.path, method) for route in app._router.routes for method in route.endpoint._endpoints}
     described = {(path, method.upper()) for path, methods in document()["paths"].items() for method in methods}
@@ -38,6 +41,8 @@ def test_no_path_and_no_query_string_can_name_a_person():
 def test_what_is_served_is_the_document(start):
     assert start().call("GET", "/openapi.json").json() == document()
 
+
+ROOT = Path(__file__).parents[2]
 
 #: That a status is described, that its content and its type are as described.
 CHECKS = [
@@ -84,3 +89,41 @@ def test_real_answers_are_what_the_document_says(operation, mode, served):
         one()
     except Unsatisfiable:
         assert mode == "negative"  # there is nothing in such a request that could be wrong
+
+
+def test_the_reference_page_has_every_call():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import api_table
+    finally:
+        sys.path.pop(0)
+    page = (ROOT / "docs" / "server-api.md").read_text()
+    assert api_table.table() in page, "python tools/api_table.py prints what docs/server-api.md should hold"
+    assert api_table.fields() in page
+
+
+def test_the_container_files_are_what_they_should_be():
+    yaml = pytest.importorskip("yaml")
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    (service,) = compose["services"].values()
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    words = [line.split()[0] for line in lines if line and not line.startswith((" ", "#"))]
+    assert words.index("USER") > words.index("COPY")
+    assert {"HEALTHCHECK", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD"} <= set(words)
+    for line in lines:
+        if line.startswith("COPY ") and not line.startswith("COPY --from"):
+            assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
+    settings = {field.name for field in dataclasses.fields(Settings)}
+    names = re.findall(
+        r"LETHEVEC_SERVER_(\w+)", (ROOT / "Dockerfile").read_text() + (ROOT / "compose.yaml").read_text()
+    )
+    assert {name.lower() for name in names} <= settings
+
+
+def test_every_setting_is_in_the_documents():
+    page = (ROOT / "docs" / "how-to" / "run-a-server.md").read_text()
+    for field in dataclasses.fields(Settings):
+        assert field.name == "folder" or f"`{field.name}`" in page, field.name

@@ -113,6 +113,10 @@ class AsyncClient:
         """Everything that is held of a person: records in every collection, receipts, holds, and blocks."""
         return await self._send(requests.access(subject))
 
+    async def expire(self, *, skip_held: bool = False) -> Receipt | None:
+        """Erase what is due; the receipt if anything was. The server does it by itself as well."""
+        return await self._send(requests.expire(skip_held))
+
     async def hold(self, subject: str, reason: str) -> Receipt:
         """Keep a person's records from being erased."""
         return await self._send(requests.fence("hold", subject, reason))
@@ -187,9 +191,10 @@ class AsyncCollection:
         ids: Any,
         subjects: Any = None,
         payloads: Any = None,
+        expires: Any = KEEP,
     ) -> None:
         """Add records. Ids that are there already are refused, and then nothing is added."""
-        await self._client._send(requests.put(self.name, "add", vectors, ids, subjects, payloads))
+        await self._client._send(requests.put(self.name, "add", vectors, ids, subjects, payloads, expires))
 
     async def upsert(
         self,
@@ -198,16 +203,24 @@ class AsyncCollection:
         ids: Any,
         subjects: Any = None,
         payloads: Any = None,
-    ) -> None:
-        """Add records, or replace those that are there."""
-        await self._client._send(requests.put(self.name, "upsert", vectors, ids, subjects, payloads))
+        expires: Any = KEEP,
+        erase_old: bool = False,
+    ) -> Receipt | None:
+        """Add records, or replace those that are there; with `erase_old` what is replaced is erased, with a receipt."""
+        return await self._client._send(
+            requests.put(self.name, "upsert", vectors, ids, subjects, payloads, expires, erase_old)
+        )
 
     async def load(self, batches: Iterable[Mapping[str, Any]]) -> int:
         """Add many records, batch by batch; the number of records. Each batch is added or refused as a whole."""
         total = 0
         for batch in batches:
             await self.add(
-                batch["vectors"], ids=batch["ids"], subjects=batch.get("subjects"), payloads=batch.get("payloads")
+                batch["vectors"],
+                ids=batch["ids"],
+                subjects=batch.get("subjects"),
+                payloads=batch.get("payloads"),
+                expires=batch.get("expires", KEEP),
             )
             total += len(batch["ids"])
         return total
@@ -219,10 +232,14 @@ class AsyncCollection:
         vectors: Any = KEEP,
         subjects: Any = KEEP,
         payloads: Any = KEEP,
+        expires: Any = KEEP,
         merge: bool = False,
-    ) -> None:
+        erase_old: bool = False,
+    ) -> Receipt | None:
         """Replace parts of records. What is not given stays; None takes a subject or payload away."""
-        await self._client._send(requests.update(self.name, ids, vectors, subjects, payloads, merge))
+        return await self._client._send(
+            requests.update(self.name, ids, vectors, subjects, payloads, expires, merge, erase_old)
+        )
 
     async def get(
         self,

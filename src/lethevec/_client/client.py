@@ -116,6 +116,10 @@ class Client:
         """Everything that is held of a person: records in every collection, receipts, holds, and blocks."""
         return self._send(requests.access(subject))
 
+    def expire(self, *, skip_held: bool = False) -> Receipt | None:
+        """Erase what is due; the receipt if anything was. The server does it by itself as well."""
+        return self._send(requests.expire(skip_held))
+
     def hold(self, subject: str, reason: str) -> Receipt:
         """Keep a person's records from being erased."""
         return self._send(requests.fence("hold", subject, reason))
@@ -190,9 +194,10 @@ class RemoteCollection:
         ids: Any,
         subjects: Any = None,
         payloads: Any = None,
+        expires: Any = KEEP,
     ) -> None:
         """Add records. Ids that are there already are refused, and then nothing is added."""
-        self._client._send(requests.put(self.name, "add", vectors, ids, subjects, payloads))
+        self._client._send(requests.put(self.name, "add", vectors, ids, subjects, payloads, expires))
 
     def upsert(
         self,
@@ -201,9 +206,13 @@ class RemoteCollection:
         ids: Any,
         subjects: Any = None,
         payloads: Any = None,
-    ) -> None:
-        """Add records, or replace those that are there."""
-        self._client._send(requests.put(self.name, "upsert", vectors, ids, subjects, payloads))
+        expires: Any = KEEP,
+        erase_old: bool = False,
+    ) -> Receipt | None:
+        """Add records, or replace those that are there; with `erase_old` what is replaced is erased, with a receipt."""
+        return self._client._send(
+            requests.put(self.name, "upsert", vectors, ids, subjects, payloads, expires, erase_old)
+        )
 
     def load(self, batches: Iterable[Mapping[str, Any]]) -> int:
         """Add many records, batch by batch; the number of records. Each batch is added or refused as a whole."""
@@ -220,10 +229,14 @@ class RemoteCollection:
         vectors: Any = KEEP,
         subjects: Any = KEEP,
         payloads: Any = KEEP,
+        expires: Any = KEEP,
         merge: bool = False,
-    ) -> None:
+        erase_old: bool = False,
+    ) -> Receipt | None:
         """Replace parts of records. What is not given stays; None takes a subject or payload away."""
-        self._client._send(requests.update(self.name, ids, vectors, subjects, payloads, merge))
+        return self._client._send(
+            requests.update(self.name, ids, vectors, subjects, payloads, expires, merge, erase_old)
+        )
 
     def get(
         self,

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -107,6 +108,10 @@ def _some_receipt(content: Any) -> Receipt:
     return Receipt(content["receipt"])
 
 
+def _perhaps_receipt(content: Any) -> Receipt | None:
+    return None if content.get("receipt") is None else Receipt(content["receipt"])
+
+
 def _nothing(content: Any) -> None:
     return None
 
@@ -122,7 +127,10 @@ def collections() -> Request[list[str]]:
 def make(name: str, options: Mapping[str, Any]) -> Request[dict[str, Any]]:
     """Make a collection, or open the one that is there."""
     _one(name)
-    return _post("/v1/collections", {"name": name, "exist_ok": True, **_given(**options)}, dict, writes=True)
+    content = {"name": name, "exist_ok": True, **_given(**options)}
+    if "expires" in options:
+        content["expires"] = _due(options["expires"])
+    return _post("/v1/collections", content, dict, writes=True)
 
 
 def describe(name: str) -> Request[dict[str, Any]]:
@@ -148,7 +156,9 @@ def digest(name: str) -> Request[str]:
 # --- records
 
 
-def put(name: str, action: str, vectors: Any, ids: Any, subjects: Any, payloads: Any) -> Request[None]:
+def put(
+    name: str, action: str, vectors: Any, ids: Any, subjects: Any, payloads: Any, expires: Any, erase_old: bool = False
+) -> Request[Receipt | None]:
     """`add` and `upsert`."""
     listed = _many(ids)
     content = {"ids": listed, "vectors": _encoded(vectors)}
@@ -156,20 +166,37 @@ def put(name: str, action: str, vectors: Any, ids: Any, subjects: Any, payloads:
         content["subjects"] = [subjects] * len(listed) if isinstance(subjects, str) else list(subjects)
     if payloads is not None:
         content["payloads"] = [payloads] if isinstance(payloads, Mapping) else list(payloads)
-    return _post(_one(name, f"/{action}"), content, _nothing, writes=True)
+    if expires is not KEEP:
+        content["expires"] = _due(expires)
+    if erase_old:
+        content["erase_old"] = True
+    return _post(_one(name, f"/{action}"), content, _perhaps_receipt, writes=True)
 
 
-def update(name: str, ids: Any, vectors: Any, subjects: Any, payloads: Any, merge: bool) -> Request[None]:
+def _due(expires: Any) -> Any:
+    """As the server reads it: seconds from now, or a date."""
+    if isinstance(expires, timedelta):
+        return expires.total_seconds()
+    if isinstance(expires, date):  # a datetime is one
+        return expires.isoformat()
+    return [_due(one) for one in expires] if isinstance(expires, list | tuple) else expires
+
+
+def update(
+    name: str, ids: Any, vectors: Any, subjects: Any, payloads: Any, expires: Any, merge: bool, erase_old: bool
+) -> Request[Receipt | None]:
     """Replace parts of records."""
     listed = _many(ids)
-    content: dict[str, Any] = {"ids": listed, **_given(merge=merge)}
+    content: dict[str, Any] = {"ids": listed, **_given(merge=merge, erase_old=erase_old)}
     if vectors is not KEEP:
         content["vectors"] = _encoded(vectors)
     if subjects is not KEEP:
         content["subjects"] = None if subjects is None else _each(subjects, str, len(listed))
     if payloads is not KEEP:
         content["payloads"] = None if payloads is None else _each(payloads, Mapping, len(listed))
-    return _post(_one(name, "/update"), content, _nothing, writes=True)
+    if expires is not KEEP:
+        content["expires"] = _due(expires)
+    return _post(_one(name, "/update"), content, _perhaps_receipt, writes=True)
 
 
 def _each(value: Any, single: Any, count: int) -> list[Any]:
@@ -178,7 +205,7 @@ def _each(value: Any, single: Any, count: int) -> list[Any]:
 
 def get(name: str, ids: Any, where: Any, subject: Any, limit: int | None, after: Any) -> Request[list[Record]]:
     """Records by ids, or a page of those that are chosen."""
-    content: dict[str, Any] = {"include": ["vectors", "subjects", "payloads"], "encoding": "base64"}
+    content: dict[str, Any] = {"include": ["vectors", "subjects", "payloads", "expires"], "encoding": "base64"}
     if ids is not None:
         content["ids"] = _many(ids)
     chosen = _given(where=where, subject=subject, limit=limit)
@@ -188,10 +215,10 @@ def get(name: str, ids: Any, where: Any, subject: Any, limit: int | None, after:
 
 
 def _records(content: Any) -> list[Record]:
-    columns = content["ids"], content["vectors"], content["subjects"], content["payloads"]
+    columns = (content[name] for name in ("ids", "vectors", "subjects", "payloads", "expires"))
     return [
-        Record(id, _decoded(vector), subject, payload)  # type: ignore[arg-type, unused-ignore]
-        for id, vector, subject, payload in zip(*columns, strict=True)
+        Record(id, _decoded(vector), subject, payload, None if expires is None else datetime.fromisoformat(expires))
+        for id, vector, subject, payload, expires in zip(*columns, strict=True)
     ]
 
 
@@ -284,6 +311,11 @@ def would_forget_everywhere(subject: str) -> Request[int]:
     return _post("/v1/forget", {"subject": subject, "dry_run": True}, _number)
 
 
+def expire(skip_held: bool) -> Request[Receipt | None]:
+    """Erase what is due."""
+    return _post("/v1/expire", _given(skip_held=skip_held), _perhaps_receipt, writes=True)
+
+
 def lift(hold: str | Receipt, reason: str) -> Request[Receipt]:
     """End a hold."""
     id = hold.fields.get("hold", "") if isinstance(hold, Receipt) else hold
@@ -324,7 +356,7 @@ def verify(receipt: Receipt | str, ids: Any, subject: Any) -> Request[Verificati
     content |= _given(subject=subject)
 
     def read(answer: Any) -> Verification:
-        return Verification([Check(**check) for check in answer["checks"]])
+        return Verification([Check(**check) for check in answer["checks"]], answer["proves"], answer["leaves_open"])
 
     return _post("/v1/verify", content, read)
 

@@ -57,10 +57,11 @@ def _server(name: str) -> Any:
 )
 @click.option("--rate", type=float, help="Requests a second that one key may make (no limit).")
 @click.option("--log", type=click.Choice(["all", "errors", "none"]), help="Requests in the log (all).")
+@click.option("--allow-reset", is_flag=True, default=None, help="Let Chroma's clients reset everything; for tests.")
 @click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting, e.g. max_k=500.")
 @click.option("--check", is_flag=True, help="Print the settings and stop.")
 def serve(folder: Path, config: Path | None, others: tuple[str, ...], check: bool, **flags: Any) -> None:
-    """Serve the collections of FOLDER over HTTP, to programs in any language.
+    """Serve the collections of FOLDER over HTTP, to programs in any language and to Chroma's clients.
 
     Settings come from --config, then from variables such as LETHEVEC_SERVER_PORT, then from flags. Without keys it
     listens on this machine only. Ctrl-C, or SIGTERM, ends it when the requests in flight are answered.

@@ -11,6 +11,7 @@
 | `keys`, `limits` | who may, and how much at a time |
 | `fields`, `problems`, `schemas`, `openapi` | what a request may hold, what goes wrong, and the description of both |
 | `api` | the operations of `/v1` |
+| `chroma` | the operations of `/api/v2`, for Chroma's clients |
 | `audit`, `logs`, `metrics`, `repeats` | what is written down: for auditors, operators, Prometheus, and repeats |
 
 Ids, subjects and values of records are in bodies alone: no path, query string, log line, label or error names them.

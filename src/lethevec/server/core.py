@@ -7,6 +7,7 @@ handing it to a thread, so it runs at once, unless a write to the same collectio
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -73,6 +74,8 @@ class Core:
         self._writers = ThreadPoolExecutor(4, thread_name_prefix="write")
         self._handles: dict[str, Any] = {}  # the catalog is a file; asking it takes longer than a small search
         self._writing: Counter[str | None] = Counter()
+        self._erasing = threading.RLock()
+        self._expired_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     def collection(self, call: Call) -> Any:
@@ -106,6 +109,15 @@ class Core:
             return await asyncio.get_running_loop().run_in_executor(self._writers, function)
         finally:
             self._writing[collection] -= 1
+
+    async def erase(self, collection: str | None, function: Callable[[], T]) -> T:
+        """A write that ends in a receipt. One at a time: erasures share the chain, and may finish each other."""
+
+        def alone() -> T:
+            with self._erasing:
+                return function()
+
+        return await self.write(collection, alone)
 
     def incomplete(self, call: Call, error: ErasureIncompleteError) -> Answer:
         """202: no answer has the records any more, but bytes of them are in a file. `Location` says where to ask."""
@@ -189,11 +201,24 @@ class Core:
                 self.logs.failure(error, "between requests")
 
     def _round(self) -> None:
-        """Seal the audit log; readers take up (and wipe) what was forgotten; the writer finishes what waits."""
+        """Seal the audit log; readers take up (and wipe) what was forgotten; the writer finishes what waits,
+        and erases what is due."""
         self.audit.flush()
         if not self.writes:
             self._refresh()
             return
+        with self._erasing:
+            self._finish()
+
+    def _finish(self) -> None:
         if self.db.pending_erasures():
             with suppress(ErasureIncompleteError):
                 self.db.complete_erasures(timeout=0.0)
+        every = self.settings.expire_every
+        if every and time.monotonic() - self._expired_at > every:
+            self._expired_at = time.monotonic()
+            receipt = self.db.expire(skip_held=True)
+            if receipt is not None:
+                self.metrics.expired.inc(receipt["records"])
+                self.audit.note("none", "expire", None, 200, receipt=receipt.sequence, records=receipt["records"])
+                self.audit.flush(sync=True)

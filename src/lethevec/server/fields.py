@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .problems import Problem
 __all__ = [
     "boolean",
     "decode",
+    "expiries",
     "floats",
     "ids",
     "integer",
@@ -132,6 +134,31 @@ def payloads(body: dict[str, Any], count: int) -> list[dict[str, Any] | None] | 
         if one is not None and type(one) is not dict:
             raise _wrong("payloads", "JSON objects and null", [place])
     return value
+
+
+def expiries(body: dict[str, Any], count: int) -> Any:
+    """When records are due: for all of them or one by one, as seconds from now, a date, or null for never."""
+    value = body["expires"]
+    if type(value) is not list:
+        return _expiry(value, None)
+    if len(value) != count:
+        raise _wrong("expires", f"one for all, or a list with one entry for each of the {count} ids")
+    return [_expiry(one, place) for place, one in enumerate(value)]
+
+
+def _expiry(value: Any, place: int | None) -> Any:
+    at = None if place is None else [place]
+    try:
+        if value is None:
+            return None
+        if type(value) in (int, float):
+            return timedelta(seconds=value)
+        if type(value) is str:
+            moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
+        pass
+    raise _wrong("expires", "seconds from now, or a date such as 2030-01-31T12:00:00Z", at)
 
 
 def vectors(value: Any, dim: int, name: str = "vectors") -> F32:

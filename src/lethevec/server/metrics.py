@@ -40,6 +40,7 @@ class Metrics:
         self.in_flight = self._gauge("lethevec_requests_in_flight", "Requests being worked on.")
         self.body_bytes = self._gauge("lethevec_request_bytes_in_flight", "Bytes of those.")
         self.erased = self._counter("lethevec_erased_records", "Records forgotten.")
+        self.expired = self._counter("lethevec_expired_records", "Records erased because they were due.")
         self._bound: dict[tuple[str, str | None], Any] = {}
         self._counts: dict[tuple[str, int], Any] = {}
 

@@ -23,6 +23,11 @@ WHERE: Schema = {"type": "object", "description": "a filter, as in `search(where
 SUBJECT: Schema = {"type": "string", "minLength": 1}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 RECEIPT: Schema = {"type": "object", "description": "a signed receipt", "required": ["kind", "sequence", "signature"]}
+_EXPIRES: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]}
+EXPIRES: Schema = {
+    "anyOf": [*_EXPIRES["anyOf"], {"type": "array", "items": _EXPIRES}],
+    "description": "when records are due: seconds from now, a date, or null for never; for all or one by one",
+}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
@@ -69,6 +74,7 @@ RECORDS = object_of(
         "vectors": {"type": "array", "items": {"anyOf": [NUMBERS, {"type": "string"}, {"type": "null"}]}},
         "subjects": SUBJECTS,
         "payloads": PAYLOADS,
+        "expires": {"type": "array", "items": {"type": ["string", "null"]}},
         "next": {"anyOf": [ID, {"type": "null"}], "description": "give it as `after` for the next page"},
     },
     ("ids", "next"),

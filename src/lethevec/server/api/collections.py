@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from lethevec.errors import LethevecError
@@ -48,6 +49,12 @@ async def _make(call: Call) -> Answer:
     options: dict[str, Any] = {"dim": dim, "metric": fields.text(body, "metric") or "cosine"}
     if fields.boolean(body, "encrypt"):
         options["encrypt"] = True
+    if "expires" in body:
+        seconds = fields.number(body, "expires")
+        try:
+            options["expires"] = None if seconds is None else timedelta(seconds=seconds)
+        except (OverflowError, ValueError):
+            raise Problem(422, "field", "expires: expected seconds of up to 1,000 years") from None
     there = name in core.db.collections()
     if there and not fields.boolean(body, "exist_ok"):
         raise Problem(409, "collection", "name: expected a new one; exist_ok opens one that is there")
@@ -70,7 +77,7 @@ async def _rename(call: Call) -> Answer:
     name = fields.needed_text(await call.json(), "name", 200)
     if not call.key.sees(name):
         raise Problem(403, "collection", "expected a key for this collection, or for all of them")
-    await core.write(None, lambda: core.db.rename(old, name))
+    await core.erase(None, lambda: core.db.rename(old, name))
     core.changed()
     return Answer(describe(name, core.db.collection(name)))
 
@@ -81,7 +88,7 @@ async def _drop(call: Call) -> Answer:
     assert call.collection is not None
     name = call.collection
     try:
-        receipt = await core.write(None, lambda: core.db.drop(name, timeout=core.settings.timeout))
+        receipt = await core.erase(None, lambda: core.db.drop(name, timeout=core.settings.timeout))
     finally:
         core.changed()
     core.metrics.erased.inc(records)
@@ -119,6 +126,10 @@ OPERATIONS = (
                 "dim": {"type": "integer", "minimum": 1, "maximum": 65536},
                 "metric": {"enum": ["cosine", "l2", "ip"], "default": "cosine"},
                 "encrypt": {"type": "boolean", "description": "seal every record under a key of its own"},
+                "expires": {
+                    "type": ["number", "null"],
+                    "description": "seconds that records are kept unless they say other",
+                },
                 "exist_ok": {"type": "boolean", "description": "open the collection if it is there"},
             },
             ("name", "dim"),

@@ -46,7 +46,7 @@ async def _forget(call: Call) -> Answer:
         call.facts["dry_run"] = True
         return Answer({"records": would.records, "receipt": None, "ids": would.ids, "missing": would.missing})
     timeout = core.settings.timeout
-    receipt = await core.write(call.collection, lambda: collection.forget(**arguments, timeout=timeout))
+    receipt = await core.erase(call.collection, lambda: collection.forget(**arguments, timeout=timeout))
     return receipt_answer(call, receipt)
 
 
@@ -67,7 +67,7 @@ async def _forget_everywhere(call: Call) -> Answer:
         call.facts["dry_run"] = True
         return Answer({"records": await core.read(None, count), "receipt": None})
     return receipt_answer(
-        call, await core.write(None, lambda: core.db.forget(**arguments, timeout=core.settings.timeout))
+        call, await core.erase(None, lambda: core.db.forget(**arguments, timeout=core.settings.timeout))
     )
 
 
@@ -80,13 +80,23 @@ async def _access(call: Call) -> Answer:
     return Answer(held.to_dict())
 
 
+async def _expire(call: Call) -> Answer:
+    core = call.core
+    skip_held = fields.boolean(await call.json(), "skip_held")
+    receipt = await core.erase(None, lambda: core.db.expire(skip_held=skip_held, timeout=core.settings.timeout))
+    if receipt is None:
+        return Answer({"records": 0, "receipt": None})
+    core.metrics.expired.inc(receipt["records"])
+    return receipt_answer(call, receipt)
+
+
 async def _hold(call: Call) -> Answer:
     core = call.core
     body = await call.json()
     subject = fields.needed_text(body, "subject")
     reason = fields.needed_text(body, "reason")
     call.facts["subject"] = core.audit.subject(subject)
-    entry = await core.write(None, lambda: core.db.hold(subject, reason))
+    entry = await core.erase(None, lambda: core.db.hold(subject, reason))
     return Answer({"receipt": entry.fields}, receipt=entry.sequence)
 
 
@@ -95,7 +105,7 @@ async def _lift(call: Call) -> Answer:
     body = await call.json()
     hold = fields.needed_text(body, "hold", 100)
     reason = fields.needed_text(body, "reason")
-    entry = await core.write(None, lambda: core.db.lift(hold, reason))
+    entry = await core.erase(None, lambda: core.db.lift(hold, reason))
     return Answer({"receipt": entry.fields}, receipt=entry.sequence)
 
 
@@ -115,7 +125,7 @@ def _fencing(method: str) -> Callable[[Call], Awaitable[Answer]]:
         subject = fields.needed_text(body, "subject")
         reason = fields.needed_text(body, "reason")
         call.facts["subject"] = core.audit.subject(subject)
-        entry = await core.write(None, lambda: getattr(core.db, method)(subject, reason))
+        entry = await core.erase(None, lambda: getattr(core.db, method)(subject, reason))
         return Answer({"receipt": entry.fields}, receipt=entry.sequence)
 
     return fence
@@ -203,6 +213,22 @@ OPERATIONS = (
         body=schemas.object_of({"subject": schemas.SUBJECT}, ("subject",)),
         answer=_ACCESS,
         statuses=(404, 422),
+    ),
+    Operation(
+        "POST",
+        "/v1/expire",
+        "expire",
+        "erase",
+        "Erase what is due, and give a receipt if anything was. The server does it by itself every minute.",
+        _expire,
+        writes=True,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of(
+            {"skip_held": {"type": "boolean", "description": "leave out people with a legal hold, instead of refusing"}}
+        ),
+        answer=schemas.FORGOTTEN,
+        statuses=(202, 423, 507),
     ),
     Operation(
         "POST",

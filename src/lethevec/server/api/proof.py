@@ -60,7 +60,7 @@ async def _verify(call: Call) -> Answer:
         arguments["subject"] = subject
         call.facts["subject"] = core.audit.subject(subject)
     report = await core.read(None, lambda: core.db.verify(receipt, **arguments))
-    return Answer({"good": bool(report), "checks": [asdict(check) for check in report.checks]})
+    return Answer({"good": bool(report), **asdict(report)})
 
 
 async def _key(call: Call) -> Answer:
@@ -144,6 +144,8 @@ OPERATIONS = (
                         }
                     ),
                 },
+                "proves": {"type": "array", "items": {"type": "string"}},
+                "leaves_open": {"type": "array", "items": {"type": "string"}},
             },
             ("good", "checks"),
         ),

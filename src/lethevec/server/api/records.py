@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ __all__ = ["OPERATIONS", "record_lines"]
 ARROW = "application/vnd.apache.arrow.stream"
 LINES = "application/x-ndjson"
 _PAGE = 1000  # records that a long answer reads at a time
-_INCLUDE = ("vectors", "subjects", "payloads")
+_INCLUDE = ("vectors", "subjects", "payloads", "expires")
 
 
 def _columns(call: Call, body: dict[str, Any], collection: Any) -> dict[str, Any]:
@@ -46,6 +47,8 @@ def _columns(call: Call, body: dict[str, Any], collection: Any) -> dict[str, Any
             arguments["vectors"] = [next(rows) if there else None for there in present.tolist()]
     arguments["subjects"] = fields.subjects(body, count)
     arguments["payloads"] = fields.payloads(body, count)
+    if "expires" in body:
+        arguments["expires"] = fields.expiries(body, count)
     call.facts["records"] = count
     return arguments
 
@@ -60,14 +63,27 @@ def _wipe(arguments: dict[str, Any]) -> None:
 def _putting(method: str) -> Callable[[Call], Any]:
     async def put(call: Call) -> Answer:
         collection = call.core.collection(call)
-        arguments = _columns(call, await call.json(), collection)
-        try:
-            await call.core.write(call.collection, lambda: getattr(collection, method)(**arguments))
-        finally:
-            _wipe(arguments)
-        return Answer({"records": len(arguments["ids"])})
+        body = await call.json()
+        arguments = _columns(call, body, collection)
+        if fields.boolean(body, "erase_old"):
+            arguments |= {"erase_old": True, "timeout": call.core.settings.timeout}
+        return await _changed(call, getattr(collection, method), arguments)
 
     return put
+
+
+async def _changed(call: Call, change: Callable[..., Any], arguments: dict[str, Any]) -> Answer:
+    """Write; what was replaced is erased with a receipt where that was asked for, as soon as may be otherwise."""
+    try:
+        do = call.core.erase if "erase_old" in arguments else call.core.write
+        receipt = await do(call.collection, lambda: change(**arguments))
+    finally:
+        _wipe(arguments)
+    if not isinstance(receipt, lethevec.Receipt):
+        return Answer({"records": len(arguments["ids"])})
+    call.facts["receipt"] = receipt.sequence
+    await call.core.erased()
+    return Answer({"records": len(arguments["ids"]), "receipt": receipt.fields}, receipt=receipt.sequence)
 
 
 async def _update(call: Call) -> Answer:
@@ -82,14 +98,14 @@ async def _update(call: Call) -> Answer:
         arguments["subjects"] = fields.subjects(body, len(ids))
     if "payloads" in body:
         arguments["payloads"] = fields.payloads(body, len(ids))
+    if "expires" in body:
+        arguments["expires"] = fields.expiries(body, len(ids))
     if fields.boolean(body, "merge"):
         arguments["merge"] = True
     call.facts["records"] = len(ids)
-    try:
-        await call.core.write(call.collection, lambda: collection.update(**arguments))
-    finally:
-        _wipe(arguments)
-    return Answer({"records": len(ids)})
+    if fields.boolean(body, "erase_old"):
+        arguments |= {"erase_old": True, "timeout": call.core.settings.timeout}
+    return await _changed(call, collection.update, arguments)
 
 
 async def _load(call: Call) -> Answer:
@@ -246,7 +262,13 @@ def records_content(found: Sequence[lethevec.Record], include: tuple[str, ...], 
         content["subjects"] = [record.subject for record in found]
     if "payloads" in include:
         content["payloads"] = [record.payload for record in found]
+    if "expires" in include:
+        content["expires"] = [_moment(record.expires) for record in found]
     return content
+
+
+def _moment(expires: datetime | None) -> str | None:
+    return None if expires is None else expires.isoformat()
 
 
 def _vector(vector: Any, as_base64: bool) -> Any:
@@ -294,21 +316,31 @@ async def record_lines(call: Call, collection: Any, chosen: dict[str, Any]) -> A
 
 def line(record: lethevec.Record) -> bytes:
     """One record as a line of JSON."""
-    content = {"id": record.id, "vector": record.vector, "subject": record.subject, "payload": record.payload}
+    content: dict[str, Any] = {
+        "id": record.id,
+        "vector": record.vector,
+        "subject": record.subject,
+        "payload": record.payload,
+    }
+    if record.expires is not None:
+        content["expires"] = record.expires.isoformat()
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
 
 
+_ERASE_OLD = {"type": "boolean", "description": "erase what is replaced like a forget, with a receipt"}
 _PUT = schemas.object_of(
     {
         "ids": schemas.IDS,
         "vectors": schemas.VECTORS,
         "subjects": schemas.SUBJECTS,
         "payloads": schemas.PAYLOADS,
+        "expires": schemas.EXPIRES,
     },
     ("ids",),
 )
 _CHOICE = {"where": schemas.WHERE, "subject": schemas.SUBJECT}
 _DONE = schemas.object_of({"records": schemas.COUNT}, ("records",))
+_CHANGED = schemas.object_of({"records": schemas.COUNT, "receipt": schemas.RECEIPT}, ("records",))
 _AFTER = {"after": schemas.ID, "limit": {"type": "integer", "minimum": 1}}
 _ONE = "/v1/collections/{collection}"
 
@@ -321,9 +353,9 @@ OPERATIONS = (
         "Add records, or replace those that are there.",
         _putting("upsert"),
         writes=True,
-        body=_PUT,
-        answer=_DONE,
-        statuses=(404, 413, 422, 423, 507),
+        body={**_PUT, "properties": {**_PUT["properties"], "erase_old": _ERASE_OLD}},
+        answer=_CHANGED,
+        statuses=(202, 404, 413, 422, 423, 507),
     ),
     Operation(
         "POST",
@@ -351,11 +383,13 @@ OPERATIONS = (
                 "vectors": schemas.VECTORS,
                 "subjects": {"anyOf": [schemas.SUBJECTS, {"type": "null"}]},
                 "payloads": {"anyOf": [schemas.PAYLOADS, {"type": "null"}]},
+                "expires": schemas.EXPIRES,
+                "erase_old": _ERASE_OLD,
                 "merge": {"type": "boolean", "description": "put new fields into payloads and keep the others"},
             },
             ("ids",),
         ),
-        answer=_DONE,
+        answer=_CHANGED,
         statuses=(202, 404, 413, 422, 423, 507),
     ),
     Operation(
