@@ -135,7 +135,8 @@ void bind_index(nb::module_& module) {
         });
 
     nb::class_<SourceSettings>(module, "SourceSettings", "What a source of candidates is made from.");
-    nb::class_<ScanSettings, SourceSettings>(module, "ScanSettings", "All codes are scanned.").def(nb::init<>());
+    nb::class_<ScanSettings, SourceSettings>(module, "ScanSettings", "All codes are scanned.")
+        .def(nb::init<bool>(), "codes_alone"_a);
 
     nb::class_<SelectedRows>(module, "SelectedRows", "The rows that a filter lets through.")
         .def("__len__", &SelectedRows::count);

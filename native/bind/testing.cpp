@@ -103,11 +103,13 @@ void bind_testing(nb::module_& module) {
 
     testing.def(
         "scan_plan",
-        [](int64_t records, int64_t allowed, int64_t k, double effort, bool staged) {
-            const ScanPlan plan = plan_scan(records, allowed, k, effort, staged);
-            return std::make_tuple(plan.reference, plan.survivors, plan.rank);
+        [](int64_t k, double effort) {
+            const ScanPlan plan = plan_scan(k, effort);
+            return std::make_tuple(plan.reference, plan.missed, plan.further);
         },
-        "records"_a, "allowed"_a, "k"_a, "effort"_a, "staged"_a, "How much a search that scans looks at.");
+        "k"_a, "effort"_a, "How much a search that scans looks at, where errors are known.");
+    testing.def("scan_survivors", &scan_survivors, "records"_a, "allowed"_a, "k"_a, "effort"_a, "staged"_a,
+                "How many go on where they are not.");
 
     testing.def(
         "activate",

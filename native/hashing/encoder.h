@@ -2,6 +2,7 @@
 // coordinates.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -24,8 +25,14 @@ struct Encoder {
     bool of_direction = false;                     // usr under cosine: its gain is for vectors of norm 1
 
     int64_t code_bytes() const { return (bits + 7) / 8; }
-    // Bits that the first stage looks at: the first plane of a progressive code, all bits of the others.
-    int64_t first_bits() const { return family == Family::progressive ? dim : bits; }
+    // Bits that the first stage of a scan looks at: as many planes of a progressive code as have FIRST_STAGE_BITS, and
+    // one at the least; all bits of the others. Where codes are all there is, one plane: weights of more would be
+    // coarse.
+    static constexpr int64_t FIRST_STAGE_BITS = 128;
+    int64_t first_bits(bool codes_alone) const {
+        if (family != Family::progressive) return bits;
+        return codes_alone ? dim : dim * std::min(bits / dim, std::max<int64_t>(1, FIRST_STAGE_BITS / dim));
+    }
     int64_t scratch() const;
     // `x` must not be zero under of_direction. Codes (n, code_bytes), |x|, and the factor that turns <rotated query, b>
     // into an estimate of <query, x/|x|>.

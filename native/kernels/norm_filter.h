@@ -17,6 +17,9 @@ struct NormFilter {
     bool none;     // norms are so large or small that their classes say nothing
 };
 
+// No agreement is larger under ip, whatever half a search takes off it.
+constexpr double MOST_AGREEMENT = 4 * 65535.0;
+
 LETHEVEC_INLINE double class_start(uint32_t number) {
     const uint32_t bits = (number + NORM_FIRST) << NORM_SHIFT;
     float x;
@@ -34,7 +37,8 @@ inline NormFilter make_filter(const ScanQuery& q, KeyKind kind, const float* nor
     const int64_t middle = static_cast<int64_t>(bits >> NORM_SHIFT) - NORM_FIRST;
     filter.none = middle < 1 || middle > 254;
     filter.base = static_cast<uint8_t>(middle < 8 ? 0 : middle > 248 ? 240 : middle - 8);
-    const double gain = kind == KEY_IP ? 1.0 : static_cast<double>(q.gain), most = gain * q.half;
+    const double gain = kind == KEY_IP ? 1.0 : static_cast<double>(q.gain);
+    const double most = kind == KEY_IP ? MOST_AGREEMENT : gain * q.half;
     if (!(gain > 0.0) || !(threshold > -1e37f)) return filter;
     // The key is norm * (a - norm), or norm * a, for a = gain * (2 score - half), each operation rounded: a key that
     // should not reach the threshold may, by a few units in the last place of the largest number on the way.

@@ -20,6 +20,13 @@ void wipe_list(List& list) {
     wipe(list.data(), list.size() * sizeof(list[0]));
 }
 
+// Of the square of a vector, what so many planes of a progressive code leave.
+double lost_share(int64_t planes) {
+    double left = 1.0;
+    for (int64_t i = 0; i < planes; ++i) left = left * (1.0 - 2.0 / PI);
+    return left;
+}
+
 // Whole weights for the first bits: the largest scale, coming down by steps of a hundredth, at which no chunk's weights
 // add up to more than a byte holds, nor all of them to more than sixteen bits hold. Returns it.
 double first_weights(const float* values, int64_t bits, int32_t* weights) {
@@ -98,7 +105,7 @@ void PreparedQuery::wipe() {
     wipe_list(values);
     wipe_list(code);
     tail.wipe();
-    norm = first_alignment = 0.0;
+    norm = alignment = first_error = code_error = 0.0;
 }
 
 void prepare_vector(PreparedQuery& query, Metric metric, int64_t d, const float* x) {
@@ -125,10 +132,17 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, const 
     query.values.resize(static_cast<size_t>(bits));
     encoder.coordinates(direction.at(0), query.values.data(), scratch.at(0));
     query.tail.set(query.values.data() + first, bits - first);
+    query.first_error = query.code_error = 0.0;
+    if (encoder.family == Family::progressive && first > 0) {
+        const double lost = lost_share(first / d), all = lost_share(bits / d);
+        query.alignment = first > d ? 1.0 - lost : 0.0;
+        query.first_error = std::sqrt(lost / ((1.0 - lost) * static_cast<double>(d)));
+        query.code_error = std::sqrt(all / ((1.0 - all) * static_cast<double>(d)));
+        return;
+    }
     // sqrt(2/(pi d)) is the mean size of a unit vector's coordinate: what <b, v> comes to, per bit, for a record
     // itself.
-    const double weight = encoder.family == Family::progressive ? static_cast<double>(encoder.weights[0]) : 1.0;
-    query.first_alignment = weight * (static_cast<double>(first) * std::sqrt(2.0 / (PI * static_cast<double>(d))));
+    query.alignment = static_cast<double>(first) * std::sqrt(2.0 / (PI * static_cast<double>(d)));
 }
 
 }  // namespace lethevec

@@ -63,8 +63,12 @@ struct PreparedQuery {
 
     // Asymmetric ranking: the coordinates of the query that the bits of a code stand for.
     std::vector<float> values;
-    TailWeights tail;              // for the bits after the first ones of the layout
-    double first_alignment = 0.0;  // what the first bits of a record come to against its own direction, on average
+    TailWeights tail;  // for the bits after the first ones of the layout
+    // What the first bits of a record come to against its own direction, on average. 0: the query says it better (see
+    // the spec's `first_alignment`).
+    double alignment = 0.0;
+    // Progressive codes: the usual error of a cosine by the first bits and by all of them. 0: not known.
+    double first_error = 0.0, code_error = 0.0;
 
     std::vector<uint64_t> code;  // Hamming ranking
 

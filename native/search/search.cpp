@@ -16,6 +16,7 @@ namespace {
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 // How near to ask for memory: into the second cache. The first has room for few lines that are on their way.
 constexpr int NEAR = 2;
+constexpr double MOST_EFFORT = 1e18;  // that sources can count with
 
 }  // namespace
 
@@ -31,8 +32,10 @@ void Search::Memory::leave() {
 std::size_t Search::Memory::longest() const { return std::max(sought[0].candidates.rows.capacity(), hits.capacity()); }
 
 void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances) {
-    const Scope scope = {rows_, allowed_, k, effort};
-    if (!allowed_.all() && allowed_.count() <= direct_rows(allowed_.shown(), k, effort)) {
+    const Scope scope = {rows_, allowed_, k, std::min(effort, MOST_EFFORT)};
+    // With no limit to the effort no source is asked: the answer is that of brute force.
+    const bool everything = std::isinf(effort);
+    if (everything || (!allowed_.all() && allowed_.count() <= direct_rows(allowed_.shown(), k, effort))) {
         Sought& sought = memory_->sought[0];
         for (int64_t i = 0; i < n; ++i) {
             look_directly(x + i * of_.encoder.dim, sought);
@@ -98,12 +101,12 @@ void Search::prepare(const float* x, Sought& sought) const {
 // By their codes, those that are worth their true distance; see `Candidates`.
 void Search::filter(Sought& sought) {
     Candidates& found = sought.candidates;
-    if (found.rank == 0) return;
+    if (found.rank == 0 && !found.judged) return;
     find_keys(sought, false);
     const std::vector<float>& keys = memory_->keys;
-    const float threshold = kernels_.largest(keys.data(), found.reference, found.rank);
-    size_t kept = 0;
-    for (size_t i = 0; i < found.rows.size(); ++i) {  // without a branch: what stays cannot be predicted
+    const float threshold = found.judged ? found.least : kernels_.largest(keys.data(), found.reference, found.rank);
+    size_t kept = found.judged ? static_cast<size_t>(found.reference) : 0;
+    for (size_t i = kept; i < found.rows.size(); ++i) {  // without a branch: what stays cannot be predicted
         found.rows[kept] = found.rows[i];
         kept += keys[i] >= threshold;
     }

@@ -59,6 +59,7 @@ struct Candidates {
         norms.clear();
         distances.clear();
         reference = rank = 0;
+        judged = false;
     }
 
     std::vector<uint32_t> rows;  // each once
@@ -66,6 +67,9 @@ struct Candidates {
     // rank-th nearest of the first `reference` rows. These are a set that effort does not change, so that more effort
     // only ever adds rows. With rank 0 all rows go on.
     int64_t reference = 0, rank = 0;
+    // Or, where `judged`, all but the first `reference` rows go on if their codes' keys reach `least`.
+    bool judged = false;
+    float least = 0.0f;
     // What is known of the rows already. Each list is as long as `rows`, or empty.
     std::vector<float> partial;    // the part of the estimate that their first bits give
     std::vector<float> norms;      // where the metric needs them

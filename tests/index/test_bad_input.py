@@ -172,7 +172,7 @@ def test_masks(index, mask):
 
 
 NOT_INTEGERS = [0, -1, 1.0, 2.5, "3", None, True, np.float32(2), np.nan, [3], 1 << 40, 10**400]
-NOT_POSITIVE = [0, -1.0, np.inf, np.nan, "1", None, True, [1.0], 1 + 0j, np.complex64(1), 10**400]
+NOT_POSITIVE = [0, -1.0, -np.inf, np.nan, "1", None, True, [1.0], 1 + 0j, np.complex64(1), 10**400]
 NOT_NUMBERS = [np.nan, "1", None, True, [1.0], 1 + 0j, np.complex64(1)]
 
 
@@ -297,7 +297,7 @@ def test_numpy_numbers_are_numbers(tmp_path, arguments):
 
 
 SAME_ARGUMENTS = [
-    ({}, {"bits": 8, "family": "progressive", "seed": 0, "metric": "cosine"}),
+    ({}, {"bits": 32, "family": "progressive", "seed": 0, "metric": "cosine"}),
     ({}, {"sweeps": 0}),
     ({}, {"rotation": "hadamard"}),
     ({"family": "usr", "bits": 8}, {"family": "usr", "bits": 8, "steps": 17}),

@@ -35,7 +35,7 @@ def test_what_is_there(x):
     np.testing.assert_array_equal(index.vectors([20, 30, 20]), x[[2, 0, 2]])
     np.testing.assert_array_equal(index.vectors(-10), x[1:2])
     assert (index.dim, index.metric) == (DIM, "l2")
-    assert repr(index) == "<lethevec.Index of 3 vectors, dim=6, metric='l2', progressive 12 bits>"
+    assert repr(index) == "<lethevec.Index of 3 vectors, dim=6, metric='l2', progressive 48 bits>"
 
 
 def test_iteration_is_over_what_was_there(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,7 @@ GRID = [
     8.0,
     20.0,
     1e3,
+    math.inf,
 ]
 K = 10
 
@@ -106,7 +108,7 @@ def test_candidates_are_nested(tools, word_vectors, name, metric):
     index, oracle = tools.build(arguments, x, ids), tools.Oracle(arguments, x, ids)
     for query in queries:
         candidates = []
-        for effort in (0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.7, 4.0):
+        for effort in (0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.7, 4.0, 1e4, 1e9):
             candidates.append(oracle.candidates(query, 5, effort))
             assert index.search(query, k=5, effort=effort).work.reranked == len(candidates[-1])
         assert all(less <= more for less, more in pairwise(candidates))
@@ -114,14 +116,22 @@ def test_candidates_are_nested(tools, word_vectors, name, metric):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2", "ip"])
-def test_huge_effort_is_exact(tools, metric):
+def test_infinite_effort_is_exact(tools, metric):
+    """It is a brute-force search, whatever the source and its codes, and with every kind of input."""
     x, ids = tools.data(4000, 30)
-    for family in ({}, {"family": "superbit", "bits": 45}, {"family": "usr", "bits": 60, "ranking": "hamming"}):
+    for family in (
+        {},
+        {"source": "tables"},
+        {"source": lethevec.Pivots(cell_size=50)},
+        {"family": "superbit", "bits": 45},
+        {"family": "usr", "bits": 60, "ranking": "hamming"},
+    ):
         arguments = {"dim": 30, "metric": metric, **family}
         index, oracle = tools.build(arguments, x, ids), tools.Oracle(arguments, x, ids)
         queries, _ = tools.data(4, 30, seed=2)
-        for effort in (1e6, 1e17):
-            hits = index.search(queries, k=25, effort=effort)
+        for given in (queries, queries.astype(np.float64)):  # the second does not go the direct way
+            hits = index.search(given, k=25, effort=math.inf)
+            assert hits.work.reranked == len(x) * len(queries)
             for row, query in enumerate(queries):
                 distances = oracle.distances(query)
                 best = np.lexsort((oracle.ids, distances))[:25]

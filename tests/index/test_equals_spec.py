@@ -69,7 +69,9 @@ def test_the_plan_prunes_at_the_size_above(tools):
     index = tools.build({"dim": DIM}, x, ids)
     work = index.search(x[:1], k=3, effort=0.3).work
     assert work.scanned == 3000
-    assert 3 <= work.reranked < work.refined < 600
+    assert 3 <= work.reranked <= work.refined < 600
+    staged = tools.build({"dim": 100}, *tools.data(3000, 100)).search(tools.data(1, 100)[0], k=3).work
+    assert 3 <= staged.reranked < staged.refined < 1500
     short = tools.build({"dim": DIM, "family": "simhash", "bits": 40}, x, ids).search(x[:1], k=3, effort=0.3).work
     assert short.refined == 0
     assert 3 <= short.reranked < 600
@@ -80,10 +82,11 @@ def test_the_plan_prunes_at_the_size_above(tools):
 )
 @pytest.mark.parametrize("planes", [1, 2])
 def test_the_plan_is_the_specs(records, k, effort, planes):
+    expected = reference.scan_plan(k, effort)
+    assert core.testing.scan_plan(k, effort) == (expected.reference, expected.missed, expected.further)
     for allowed in (records, -(-records // 3)):
-        expected = reference.scan_plan(records, k, effort, staged=planes > 1, allowed=allowed)
-        got = core.testing.scan_plan(records, allowed, k, effort, planes > 1)
-        assert got == (expected.reference, expected.survivors, expected.rank)
+        got = core.testing.scan_survivors(records, allowed, k, effort, planes > 1)
+        assert got == reference.scan_survivors(records, k, effort, staged=planes > 1, allowed=allowed)
 
 
 # Blocks of 32 records, groups of 4 blocks, chunks of 4,096 rows for short records.

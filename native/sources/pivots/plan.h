@@ -32,7 +32,7 @@ inline Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allo
     plan.per_first = allowed < records ? effort * probes * more / std::max(1.0, usual) : 0.0;
     plan.reference = whole(10.0 + 5.0 * wanted);
     plan.few = whole(std::max(wanted, growth * (10.0 + 3.0 * wanted)));
-    plan.errors = eighth_root(std::max(1.0, effort)) * eighth_root(fewer);
+    plan.errors = std::sqrt(std::sqrt(std::max(1.0, effort))) * eighth_root(fewer);
     return plan;
 }
 

@@ -95,7 +95,7 @@ SearchWork nearest_by_hamming(const Scope& scope, Sought* sought, int64_t n) {
     // Where there are vectors to look at after the codes, more than k rows go on.
     const int64_t allowed = scope.allowed.count();
     const int64_t want = rows.layout().dim > 0
-                             ? plan_scan(scope.allowed.shown(), allowed, scope.k, scope.effort, false).survivors
+                             ? scan_survivors(scope.allowed.shown(), allowed, scope.k, scope.effort, false)
                              : std::min(scope.k, allowed);
     std::vector<Reservoir> reservoirs(static_cast<size_t>(n), Reservoir(want));
     Wiped<uint32_t> codes(n * words);

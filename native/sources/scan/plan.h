@@ -1,4 +1,4 @@
-// How much a search that scans looks at. Mirrors `plan` of the spec's ranking.py.
+// How much a search that scans looks at. Mirrors the spec's scan.py.
 #pragma once
 
 #include <algorithm>
@@ -14,28 +14,35 @@ struct ScanShare {
 };
 constexpr ScanShare SCAN_ALONE = {0.006, 10.0, 100.0};  // that go on at effort 1, where the first bits are all bits
 constexpr ScanShare SCAN_FIRST = {0.008, 16.0, 256.0};  // the same, where there are more
-constexpr ScanShare SCAN_SECOND = {0.0008, 5.0, 20.0};  // whose whole code is near enough then
-constexpr double SCAN_REFERENCE = 0.5;                  // of those that go on: the reference set
+constexpr ScanShare SCAN_ROWS = {0.0, 5.0, 10.0};       // by which all are judged, where errors are known
+constexpr double SCAN_MISSED = 0.06;                    // of the k nearest, in a stage, at effort 1
+constexpr double SURE_EFFORT = 64.0;  // from which on each doubling allows for more errors, whatever is missed
 
 struct ScanPlan {
-    int64_t reference;  // records by first-stage key among which the second stage finds its threshold
-    int64_t survivors;  // records by first-stage key that go on
-    int64_t rank;       // place in the reference set whose second-stage key is the threshold
+    int64_t reference;  // the records by first-stage key that all are judged by
+    double missed;      // the share of the k nearest that a stage may lose
+    double further;     // errors that are allowed for beyond that
 };
 
-// `staged` says that there are bits after the first stage's; only `allowed` of the records may be found.
-inline ScanPlan plan_scan(int64_t records, int64_t allowed, int64_t k, double effort, bool staged) {
-    const double n = static_cast<double>(records), most = static_cast<double>(allowed), wanted = static_cast<double>(k);
-    const auto count = [&](double number) {
-        return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, most)), most)));
-    };
-    if (!staged) {
-        const int64_t all = count(effort * SCAN_ALONE.count(n, wanted));
-        return {all, all, all};
-    }
-    const double base = SCAN_FIRST.count(n, wanted);
-    const int64_t reference = count(SCAN_REFERENCE * base);
-    return {reference, std::max(reference, count(effort * base)), count(effort * SCAN_SECOND.count(n, wanted))};
+// The logarithm to base 2 where it is a whole number, and straight between these: the same on every machine.
+inline double doublings(double effort) {
+    int exponent = 0;
+    const double part = std::frexp(effort, &exponent);
+    return static_cast<double>(exponent - 1) + (2.0 * part - 1.0);
+}
+
+inline ScanPlan plan_scan(int64_t k, double effort) {
+    const double rows = std::ceil(SCAN_ROWS.count(0.0, static_cast<double>(k)));
+    const double beyond = std::max(0.0, doublings(effort) - doublings(SURE_EFFORT));
+    return {static_cast<int64_t>(rows), SCAN_MISSED / effort, 0.25 * beyond};
+}
+
+// How many go on where errors are not judged. `staged` says that there are bits after the first stage's; only `allowed`
+// of the records may be found.
+inline int64_t scan_survivors(int64_t records, int64_t allowed, int64_t k, double effort, bool staged) {
+    const double most = static_cast<double>(allowed), wanted = static_cast<double>(k);
+    const double number = effort * (staged ? SCAN_FIRST : SCAN_ALONE).count(static_cast<double>(records), wanted);
+    return static_cast<int64_t>(std::ceil(std::min(std::max(number, std::min(wanted, most)), most)));
 }
 
 }  // namespace lethevec

@@ -12,6 +12,7 @@ constexpr int NEAR = 2;
 constexpr int64_t SAMPLED = 12;        // of the rows that are wanted, about so many are in the sample
 constexpr int64_t MOST_SAMPLED = 128;  // blocks
 constexpr int64_t RUN_ROWS = 1 << 14;
+constexpr int64_t LIKELY_SURVIVORS = 64;  // about one row in so many passes the first stage; if more do, it is repeated
 
 }  // namespace
 
@@ -24,15 +25,22 @@ Scan::Query::Query(const Scope& scope, Sought& sought)
       run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
     FirstWeights& first = memory_->first;
     first.set(query_.values.data(), rows_.layout().first_bits);
-    first.view.gain = static_cast<float>(2.0 * query_.norm * first.unit / query_.first_alignment);
+    const double align = first_alignment(query_, first);
+    first.view.gain = static_cast<float>(align > 0.0 ? 2.0 * query_.norm * first.unit / align : 0.0);
 }
 
 SearchWork Scan::Query::find_nearest() {
     const bool staged = rows_.layout().tail_words > 0, keeps_vectors = rows_.layout().dim > 0;
-    const ScanPlan plan = plan_scan(scope_.allowed.shown(), scope_.allowed.count(), scope_.k, scope_.effort, staged);
-    find_survivors(plan);
-    if (staged && keeps_vectors) found_.rank = plan.rank;
-    if (staged || !keeps_vectors) write_partial();
+    if (!keeps_vectors || query_.first_error == 0.0) {
+        find_by_rank(scan_survivors(scope_.allowed.shown(), scope_.allowed.count(), scope_.k, scope_.effort, staged));
+        if (!keeps_vectors) write_partial();
+        return work();
+    }
+    const ScanPlan plan = plan_scan(scope_.k, scope_.effort);
+    if (scope_.allowed.count() <= plan.reference)
+        scan(LOWEST);
+    else
+        find_by_errors(plan);
     return work();
 }
 
@@ -51,30 +59,112 @@ SearchWork Scan::Query::work() const {
     return {scanned, 0, 0, scanned * bytes};
 }
 
-// The rows with the `survivors` largest keys, ties included, those of the reference set first.
-void Scan::Query::find_survivors(const ScanPlan& plan) {
+// The rows with the `survivors` largest keys, ties included.
+void Scan::Query::find_by_rank(int64_t survivors) {
+    if (survivors >= scope_.allowed.count()) {
+        scan(LOWEST);
+        return;
+    }
+    find_best(survivors, survivors);
+    const float least = largest_key(survivors);
+    keep(least, least);
+}
+
+// The reference, and then the rows that may lie within the distance that it gives.
+void Scan::Query::find_by_errors(const ScanPlan& plan) {
+    const int64_t allowed = scope_.allowed.count();
+    find_best(std::min(allowed, plan.reference + allowed / LIKELY_SURVIVORS), plan.reference);
+    const float reference = largest_key(plan.reference);
+    const ScanLimits limits = judge(reference, plan);
+    if (limits.raised != 0) {
+        find_raised(limits);
+        keep(LOWEST, reference);
+    } else {
+        if (limits.first < threshold_) {  // which is no more than the reference's
+            scan(limits.first);
+            find_keys();
+        }
+        keep(limits.first, reference);
+    }
+    found_.judged = true;
+    found_.least = limits.second;
+    write_partial(limits.lift);
+}
+
+// The rows with about the `want` largest keys, and with the `least` largest for certain.
+void Scan::Query::find_best(int64_t want, int64_t least) {
     // More than will be found, as a rule.
-    const auto room = static_cast<size_t>(2 * plan.survivors + 256);
+    const auto room = static_cast<size_t>(2 * want + 256);
     found_.rows.reserve(room);
     memory_->scores.reserve(room);
     if (keyed()) found_.norms.reserve(room);
-    if (plan.survivors >= scope_.allowed.count()) {
-        scan(LOWEST);
-    } else {
-        const std::vector<float> sampled = sample(plan.survivors);
-        for (double slack = 1.0;; slack *= 4.0) {
-            const float threshold = likely_threshold(sampled, plan.survivors, slack);
-            scan(threshold);
-            if (threshold == LOWEST || static_cast<int64_t>(found_.rows.size()) >= plan.survivors) break;
-        }
+    const std::vector<float> sampled = sample(want);
+    for (double slack = 1.0;; slack *= 4.0) {
+        threshold_ = likely_threshold(sampled, want, slack);
+        scan(threshold_);
+        if (threshold_ == LOWEST || static_cast<int64_t>(found_.rows.size()) >= least) break;
     }
     find_keys();
-    const auto n = static_cast<int64_t>(found_.rows.size());
-    const float reference = plan.reference < n ? largest_key(plan.reference) : LOWEST;
-    const float least = plan.survivors == plan.reference ? reference
-                        : plan.survivors < n             ? largest_key(plan.survivors)
-                                                         : LOWEST;
-    keep(least, reference);
+}
+
+// What is asked of rows, by those that reach a key: these are noted, with true distances and keys by whole codes.
+ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan) {
+    Memory& m = *memory_.operator->();
+    m.judge_rows.clear();
+    m.judge_scores.clear();
+    m.judge_norms.clear();
+    m.judge_keys.clear();
+    m.judge_tails.clear();
+    for (size_t i = 0; i < found_.rows.size(); ++i) {
+        if ((keyed() ? m.keys[i] : static_cast<float>(m.scores[i])) < reference) continue;
+        const uint32_t row = found_.rows[i];
+        m.judge_rows.push_back(row);
+        m.judge_scores.push_back(m.scores[i]);
+        m.judge_norms.push_back(keyed() ? found_.norms[i] : 0.0f);
+        m.judge_keys.push_back(keyed() ? m.keys[i] : static_cast<float>(m.scores[i]));
+        m.judge_tails.push_back(rows_.tail(row));
+        __builtin_prefetch(m.judge_tails.back(), 0, NEAR);
+        rows_.ask_for_vector(row);
+    }
+    const size_t n = m.judge_rows.size();
+    m.judge_differs.resize(n);
+    m.judge_factors.resize(n);
+    const TailView tail = {query_.tail.signs.data(), query_.tail.weights.data(), rows_.layout().tail_words};
+    kernels_.disagreements(tail, m.judge_tails.data(), static_cast<int64_t>(n), m.judge_differs.data(),
+                           m.judge_factors.data());
+    const float* q = query_.vector.data();
+    const int64_t d = rows_.layout().dim;
+    const auto first_unit = static_cast<float>(m.first.unit), tail_unit = static_cast<float>(query_.tail.unit);
+    m.judges.clear();
+    for (size_t i = 0; i < n; ++i) {
+        const float* x = rows_.vector(m.judge_rows[i]);
+        const float distance = query_.kind == KEY_SCORE ? 1.0f - kernels_.dot(q, x, d) / rows_.norm(m.judge_rows[i])
+                               : query_.kind == KEY_IP  ? -kernels_.dot(q, x, d)
+                                                        : std::sqrt(kernels_.squared_distance(q, x, d));
+        const float by_first = static_cast<float>(2 * m.judge_scores[i] - m.first.view.half) * first_unit;
+        const float rest =
+            static_cast<float>(query_.tail.sum - 2 * static_cast<int32_t>(m.judge_differs[i])) * tail_unit;
+        const float estimate = (by_first + rest) * m.judge_factors[i];
+        m.judges.push_back({distance, m.judge_norms[i], m.judge_keys[i], query_.key(estimate, m.judge_norms[i])});
+    }
+    return scan_limits(query_, m.first, rows_.layout().first_bits, m.judges, scope_.k, plan);
+}
+
+// Under ip an error is worth the more the longer the record is, so it is added to what the norm multiplies. Those of
+// the reference are found whatever their estimates say.
+void Scan::Query::find_raised(const ScanLimits& limits) {
+    Memory& m = *memory_.operator->();
+    const int32_t half = m.first.view.half, raised = half - limits.raised;
+    m.first.view.half = raised;
+    scan(limits.first);
+    m.first.view.half = half;
+    for (size_t i = 0; i < m.judge_rows.size(); ++i) {
+        if (m.judge_norms[i] * static_cast<float>(2 * m.judge_scores[i] - raised) >= limits.first) continue;
+        found_.rows.push_back(m.judge_rows[i]);
+        found_.norms.push_back(m.judge_norms[i]);
+        m.scores.push_back(m.judge_scores[i]);
+    }
+    find_keys();
 }
 
 // The keys of the rows of a few pairs of blocks: as many as about SAMPLED of those wanted are likely to be among.
@@ -242,14 +332,14 @@ void Scan::Query::keep(float threshold, float reference) {
 }
 
 // What the scores say of the estimate.
-void Scan::Query::write_partial() {
+void Scan::Query::write_partial(float lift) {
     const size_t n = memory_->scores.size();
     const uint16_t* scores = memory_->scores.data();
     const int32_t half = memory_->first.view.half;
     const auto unit = static_cast<float>(memory_->first.unit);
     found_.partial.resize(n);
     float* partial = found_.partial.data();
-    for (size_t i = 0; i < n; ++i) partial[i] = static_cast<float>(2 * scores[i] - half) * unit;
+    for (size_t i = 0; i < n; ++i) partial[i] = static_cast<float>(2 * scores[i] - half) * unit + lift;
 }
 
 }  // namespace lethevec

@@ -1,7 +1,7 @@
 // One query's scan under asymmetric ranking.
 //
 // What it finds is every record whose key reaches a threshold, ties included, so it does not depend on the order of
-// rows. A sample of the records only suggests where to look for the threshold; the threshold itself is exact.
+// rows. A sample of the records only suggests where to look for the best of them; which these are is exact.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "kernels/dispatch.h"
 #include "memory/arena.h"
 #include "search/memory.h"
+#include "sources/scan/limits.h"
 #include "sources/scan/plan.h"
 #include "sources/scan/scan.h"
 
@@ -37,11 +38,21 @@ private:
         std::vector<float> keys;                     // of what was found, where scores are not the keys
         std::vector<uint32_t> later_rows;
         std::vector<float> later_norms;
+        std::vector<uint32_t> judge_rows;  // the reference, with what is known of it
+        std::vector<uint16_t> judge_scores;
+        std::vector<float> judge_norms, judge_keys, judge_factors;
+        std::vector<const uint32_t*> judge_tails;
+        std::vector<uint32_t> judge_differs;
+        std::vector<Judge> judges;
     };
 
     bool keyed() const { return query_.kind != KEY_SCORE; }  // by score and norm; otherwise the score is the key
     SearchWork work() const;
-    void find_survivors(const ScanPlan& plan);
+    void find_by_rank(int64_t survivors);
+    void find_by_errors(const ScanPlan& plan);
+    void find_best(int64_t want, int64_t least);
+    ScanLimits judge(float reference, const ScanPlan& plan);
+    void find_raised(const ScanLimits& limits);
     std::vector<float> sample(int64_t want) const;
     float likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const;
     void scan(float threshold);
@@ -51,7 +62,7 @@ private:
     void find_keys();
     float largest_key(int64_t rank) const;
     void keep(float threshold, float reference);
-    void write_partial();
+    void write_partial(float lift = 0.0f);
 
     const Scope& scope_;
     const Rows& rows_;
@@ -60,6 +71,7 @@ private:
     const Kernels& kernels_;
     const Borrowed<Memory> memory_;
     const int64_t run_chunks_;  // chunks that one call of the kernel scans, and where it writes what it finds
+    float threshold_ = LOWEST;  // that all rows reach that were found
     std::optional<Arena> room_;
     Found run_{};
 };

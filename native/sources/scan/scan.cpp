@@ -16,7 +16,7 @@ bool by_hamming(const Rows& rows) { return rows.layout().block_words > 0; }
 
 }  // namespace
 
-std::unique_ptr<Source> ScanSettings::make() const { return std::make_unique<Scan>(); }
+std::unique_ptr<Source> ScanSettings::make() const { return std::make_unique<Scan>(*this); }
 
 Layout Scan::layout(const Encoder& encoder, Metric metric, bool hamming) const {
     Layout layout;
@@ -25,7 +25,7 @@ Layout Scan::layout(const Encoder& encoder, Metric metric, bool hamming) const {
         layout.block_words = (encoder.bits + 31) / 32;
         return layout;
     }
-    layout.first_bits = encoder.first_bits();
+    layout.first_bits = encoder.first_bits(settings_.codes_alone);
     layout.scan_bytes = (layout.first_bits + 7) / 8;
     layout.norm_classes = metric != Metric::cosine && layout.scan_bytes <= CHUNK_BYTES;
     layout.tail_words = (encoder.bits - layout.first_bits + 31) / 32;

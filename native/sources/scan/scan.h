@@ -10,11 +10,16 @@
 namespace lethevec {
 
 struct ScanSettings final : SourceSettings {
+    explicit ScanSettings(bool codes_alone = false) : codes_alone(codes_alone) {}
+    bool codes_alone;  // vectors are not kept
+
     std::unique_ptr<Source> make() const override;
 };
 
 class Scan final : public Source {
 public:
+    explicit Scan(const ScanSettings& settings) : settings_(settings) {}
+
     Layout layout(const Encoder& encoder, Metric metric, bool hamming) const override;
 
     void add(const NewRows&, int64_t, const Progress&) override {}
@@ -34,6 +39,7 @@ public:
 
 private:
     class Query;  // see query.h
+    const ScanSettings settings_;
 };
 
 }  // namespace lethevec

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._hashing.parameters import integer, is_integer
+from .._hashing.parameters import SMALLEST, as_float, integer, is_integer
 from .._native import core
 from ..errors import IdError, ParameterError
 
@@ -65,6 +65,18 @@ def one_id(given: object) -> int | None:
         return None
     id = int(given)
     return id if _LOWEST_ID <= id <= _HIGHEST_ID else None
+
+
+def as_effort(effort: object) -> float:
+    """A number above zero; infinity is one.
+
+    >>> as_effort(math.inf), as_effort(2)
+    (inf, 2.0)
+    """
+    number = as_float(effort)
+    if not number >= SMALLEST:
+        raise ParameterError(f"effort: expected a number of {SMALLEST:g} or more, got {effort!r}")
+    return number
 
 
 def as_k(given: object, queries: int, records: int) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 from .._hashing import FAMILIES, Hasher, hasher
 from .._hashing.parameters import MAX_BITS, MAX_DIM, boolean, choice, integer, seed_of
 from ..errors import FormatError, LethevecError, ParameterError
+from ..reference import lost_share
+from ..reference.constants import FIRST_STAGE_BITS
 from . import sources
 from .sources import Source, Tables, as_source
 
@@ -18,11 +20,14 @@ MAX_SETUP = 1 << 24
 SETUP_PER_BYTE = 64
 METRICS = ("cosine", "l2", "ip")
 RANKINGS = ("asymmetric", "hamming")
-#: Planes of a progressive code when vectors are kept to rerank by; the same with hash tables, which have seen none of
-#: them yet; and when the code is all there is (measured).
-PLANES_WITH_VECTORS = 2
+#: Planes of a progressive code when vectors are kept to rerank by, at the least; the same with hash tables, which have
+#: seen none of them yet; and when the code is all there is (measured).
+LEAST_PLANES = 2
 PLANES_WITH_TABLES = 4
 PLANES_ALONE = 8
+#: More planes of a vector with few dimensions: each estimate sums over as many coordinates, so what is lost of a vector
+#: must be so small a part of dim; and as many as the first stage of a scan looks at.
+LOST_PER_DIMENSION = 0.0014
 #: Rotations of a code: beyond this, drawing them takes minutes.
 MAX_BLOCKS = 1024
 #: Scores of the first stage are counted in sixteen bits; with more bits, weights would be too coarse. The first stage
@@ -75,10 +80,15 @@ class Config:
         return replace(self, source=sources.with_key(self.source, key))
 
 
-def _usual_planes(family: str, source: Source, keep_vectors: bool) -> int:
+def _usual_planes(family: str, dim: int, source: Source, keep_vectors: bool) -> int:
     if family != "progressive" or not keep_vectors:
         return PLANES_ALONE
-    return PLANES_WITH_TABLES if isinstance(source, Tables) else PLANES_WITH_VECTORS
+    planes = PLANES_WITH_TABLES if isinstance(source, Tables) else LEAST_PLANES
+    while lost_share(planes) > LOST_PER_DIMENSION * dim or (planes + 1) * dim <= FIRST_STAGE_BITS:
+        if planes == PLANES_ALONE:
+            break
+        planes += 1
+    return planes
 
 
 def make_config(
@@ -102,7 +112,7 @@ def make_config(
     seed = seed_of(seed)
     asked = as_source(source)
     if bits is None:
-        bits = dim * _usual_planes(family, asked, keep_vectors)
+        bits = dim * _usual_planes(family, dim, asked, keep_vectors)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, MAX_BITS), seed=seed, **params)
     fitted = sources.fitted(asked, made, metric, ranking, keep_vectors)
     if made.bits > MAX_BLOCKS * dim:

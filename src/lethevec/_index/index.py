@@ -10,6 +10,7 @@ Here are the public calls. Each checks its arguments (`arguments`) before it doe
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,14 +21,14 @@ import numpy.typing as npt
 
 from .._durable import as_path
 from .._forgetting.multiset import LANES, MultisetHash
-from .._hashing.parameters import LARGEST, SMALLEST, boolean, integer, positive, real
+from .._hashing.parameters import SMALLEST, boolean, integer, real
 from .._hits import Hits, Work
 from .._native import MAX_THREADS, core, resolve_threads
 from .._record import KEEP, Keep, Record
 from .._vectors import F32, MAX_NORM, MIN_NORM, as_vectors, passing_vectors
 from ..errors import FormatError, IdError, InputError, UnsupportedError, VectorError
 from . import snapshot
-from .arguments import I64, MAX_K, MAX_PADDED, as_allowed, as_ids, as_k, one_id, refuse_wide
+from .arguments import I64, MAX_K, MAX_PADDED, as_allowed, as_effort, as_ids, as_k, one_id, refuse_wide
 from .config import MAX_SETUP, Config, make_config
 from .gain import Gain, NormCounts
 from .locking import ChangeLock
@@ -43,7 +44,7 @@ _search_directly = core.DirectSearch(
     smallest_norm=MIN_NORM,
     largest_norm=MAX_NORM,
     least_effort=SMALLEST,
-    most_effort=LARGEST,
+    most_effort=math.inf,
     most_k=MAX_K,
     most_threads=MAX_THREADS,
     most_answers=MAX_PADDED,
@@ -380,7 +381,8 @@ class Index:
         Args:
             queries: (n, dim), or (dim,) for one.
             k: how many. It may be larger than the index, as long as the padding is not absurd (2^28 answers in all).
-            effort: more looks at more records; it never gives less recall. 1.0 is meant for recall@10 of 0.95 or more.
+            effort: more looks at more records; it never gives less recall. 1.0 is meant for recall@10 of 0.95 or more,
+                and with `math.inf` every record is looked at: the answer is that of a brute-force search.
             allow: only these ids may be found: a list of ids (those that are not present match nothing), or a mask, a
                 boolean for each of `ids()`.
             threads: threads to share the queries out to; None is all cores.
@@ -398,7 +400,7 @@ class Index:
                 return hits
         q = self._as_queries(queries)
         k = as_k(k, len(q), len(self))
-        effort = positive("effort", effort)
+        effort = as_effort(effort)
         workers = resolve_threads(threads)
         allowed = None if allow is None else as_allowed(allow, self.ids)
         ids = np.empty((len(q), k), dtype=np.int64)

@@ -117,7 +117,9 @@ class KeptCodes:
         with index._changing.unchanged(), index._passing(vectors) as x:
             encoder = index._gain.encoder()
             hamming = config.ranking == "hamming"
-            made = core.Index(encoder, config.metric, hamming, config.keep_vectors, core.ScanSettings())
+            made = core.Index(
+                encoder, config.metric, hamming, config.keep_vectors, core.ScanSettings(not config.keep_vectors)
+            )
             refuse(made.add(x, ids, resolve_threads(None, len(x)), None))
             return self._pack(made, x, ids)
 

@@ -353,4 +353,4 @@ def native_source(config: Config, source: Chosen) -> core.SourceSettings:
         frame = core.Frame.hadamard(reference.tables_frame(config.dim, source.tables, config.seed).sign)
         each = source.expected >> source.key_bits
         return core.TableSettings(frame, source.key_bits, source.probes, config.metric == "cosine", each)
-    return core.ScanSettings()
+    return core.ScanSettings(not config.keep_vectors)

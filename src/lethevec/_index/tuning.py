@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from ..errors import ParameterError
 #: Efforts that are tried: steps of an eighth of a doubling.
 LOWEST, HIGHEST, PER_DOUBLING = -10, 20, 8
 #: With this one, every record is looked at.
-EVERYTHING = 1e18
+EVERYTHING = math.inf
 #: Queries of one search, so that a progress line moves.
 PART = 128
 

@@ -42,6 +42,7 @@ from .families import (
     alignment,
     faiss_rule,
     gain,
+    lost_share,
     plane_weights,
     progressive,
     progressive_reconstruct,
@@ -85,7 +86,7 @@ from .rotations import (
     svd_rotation,
     synthesis,
 )
-from .scan import ScanPlan, scan_candidates, scan_plan
+from .scan import ScanLimits, ScanPlan, scan_candidates, scan_limits, scan_plan, scan_survivors
 from .tables import (
     Probe,
     Tables,
@@ -125,6 +126,7 @@ __all__ = [
     "Query",
     "Records",
     "Rotation",
+    "ScanLimits",
     "ScanPlan",
     "TableSettings",
     "Tables",
@@ -156,6 +158,7 @@ __all__ = [
     "hamming",
     "is_pivot",
     "is_sampled",
+    "lost_share",
     "make_frame",
     "mean_norm",
     "multiset_state",
@@ -173,7 +176,9 @@ __all__ = [
     "record_keys",
     "relaxed_error",
     "scan_candidates",
+    "scan_limits",
     "scan_plan",
+    "scan_survivors",
     "search_pivots",
     "signs",
     "simhash",

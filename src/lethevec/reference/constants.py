@@ -65,14 +65,45 @@ TAIL_WEIGHT = 127
 #: Where rounding made weights too heavy, their scale is multiplied by this until they fit.
 SCALE_STEP = 0.99
 
-#: How many records go on at effort 1 where there is one stage: a share of the records, so many for each of the k
-#: neighbours, and a number.
+#: The first stage looks at as many whole planes of a progressive code as have so many bits, and at one at the least.
+FIRST_STAGE_BITS = 128
+#: The records by which all are judged: the best by their first bits, a number and so many for each of the k neighbours.
+SCAN_ROWS, SCAN_ROWS_PER_K = 10.0, 5.0
+#: The share of the k nearest that may be lost at effort 1, in either stage; twice the effort halves it.
+SCAN_MISSED = 0.06
+#: How often an error is larger than 0, 1/4, 1/2, ... times the usual one: the tail of the normal distribution.
+NORMAL_TAIL = (
+    0.5,
+    0.401293674,
+    0.308537539,
+    0.226627352,
+    0.158655254,
+    0.105649774,
+    0.0668072013,
+    0.0400591569,
+    0.0227501319,
+    0.0122244727,
+    0.00620966533,
+    0.00297976324,
+    0.00134989803,
+    0.000577025042,
+    0.000232629079,
+    8.84172852e-05,
+    3.16712418e-05,
+    1.06885258e-05,
+    3.39767312e-06,
+    1.01708324e-06,
+    2.86651572e-07,
+)
+#: Allowed errors are multiples of a part of the usual one, from the least on.
+ERROR_STEP, LEAST_ERRORS = 0.0625, -1.0
+#: From this effort on, a quarter more of the usual error is allowed for with each doubling of it, whatever is lost.
+SURE_EFFORT = 64.0
+#: Where nothing is known of errors (Hamming ranking), or codes are all there is, so many records go on at effort 1 by
+#: the first bits: a share of the records, so many for each of the k neighbours, and a number; where these are all bits,
+#: and where there are more.
 ONE_STAGE_SHARE, ONE_STAGE_PER_K, ONE_STAGE = 0.006, 10.0, 100.0
-#: The same for the first of two stages. The reference set is a part of that, whatever the effort.
 SURVIVORS_SHARE, SURVIVORS_PER_K, SURVIVORS = 0.008, 16.0, 256.0
-REFERENCE_PART = 0.5
-#: The place in the reference set that the second stage asks for at effort 1.
-RANK_SHARE, RANK_PER_K, RANK = 0.0008, 5.0, 20.0
 
 # --- Tables ----------------------------------------------------------------------------------------------------------
 

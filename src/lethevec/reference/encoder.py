@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from .codes import U8, pack, unpack
+from .constants import FIRST_STAGE_BITS
 from .families import (
     alignment,
     faiss_rule,
+    lost_share,
     plane_weights,
     progressive,
     progressive_reconstruct,
@@ -131,18 +134,24 @@ class Encoder:
 
     # --- Queries -----------------------------------------------------------------------------------------------------
 
-    def query(self, q: F32, metric: str, ranking: str, *, first_stage: bool) -> Query:
+    def query(self, q: F32, metric: str, ranking: str, *, first_stage: bool, alone: bool = False) -> Query:
         """One query (1, d) made ready. It is hashed for "hamming", and only rotated for "asymmetric".
 
-        Without a first stage, all bits are looked at together.
+        Without a first stage, all bits are looked at together. Where codes are all there is (`alone`), it looks at one
+        plane of a progressive code: the weights of more would be coarse.
         """
         if ranking == "hamming":
-            return Query(q, metric, self.codes(q), np.empty(0, dtype=np.float32), 0, 1.0)
+            return Query(q, metric, self.codes(q), np.empty(0, dtype=np.float32), 0)
         u = directions(q)
         if self.rule == "simhash":
             v = simhash(_matrix(self.d, self.bits, self.seed), u)[0]
         else:
             v = (analysis(self.frame, u) * np.repeat(self.plane_weights, self.d))[0, : self.bits]
+        if not first_stage:
+            return Query(q, metric, None, v, 0)
         if self.rule == "progressive":
-            return Query(q, metric, None, v, self.d if first_stage else 0, float(self.plane_weights[0]))
-        return Query(q, metric, None, v, self.bits if first_stage else 0, 1.0)
+            planes = 1 if alone else min(self.m, max(1, FIRST_STAGE_BITS // self.d))
+            lost = lost_share(planes), lost_share(self.m)
+            errors = (math.sqrt(part / ((1.0 - part) * self.d)) for part in lost)
+            return Query(q, metric, None, v, planes * self.d, 1.0 - lost[0] if planes > 1 else 0.0, *errors)
+        return Query(q, metric, None, v, self.bits, self.bits * math.sqrt(2.0 / (math.pi * self.d)))

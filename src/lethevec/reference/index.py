@@ -155,7 +155,8 @@ class State:
     def query(self, q: F32) -> Query:
         """One query (1, d) made ready for codes."""
         first_stage = self.source["name"] == "scan"
-        return self.encoder.query(q, self.metric, self.config["ranking"], first_stage=first_stage)
+        alone = not self.config["keep_vectors"]
+        return self.encoder.query(q, self.metric, self.config["ranking"], first_stage=first_stage, alone=alone)
 
     def candidates(self, query: Query, k: int, effort: float, allowed: Bools | None = None) -> I64:
         """The rows whose distance decides on the answer."""
@@ -177,7 +178,10 @@ class State:
         if len(self.ids) == 0 or (allowed is not None and not allowed.any()):
             return answer(np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64), k)
         query = self.query(q)
-        rows = self.candidates(query, k, effort, allowed)
+        if np.isinf(effort):
+            rows = np.arange(len(self.ids)) if allowed is None else np.flatnonzero(allowed)
+        else:
+            rows = self.candidates(query, k, effort, allowed)
         return answer(distances(query, self.records.of(rows)), self.ids[rows], k)
 
     def within(self, q: F32, radius: float, allow: I64 | None = None) -> tuple[I64, F32]:

@@ -82,7 +82,7 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     reference = math.ceil(LIMIT_ROWS + LIMIT_ROWS_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
     few = math.ceil(max(k, min(growth * (FEW_ROWS + FEW_ROWS_PER_K * k), records)))
-    errors = _eighth_root(max(1.0, effort)) * _eighth_root(fewer)
+    errors = math.sqrt(math.sqrt(max(1.0, effort))) * _eighth_root(fewer)
     return PivotPlan(first, probed, per_first, reference, few, errors)
 
 

@@ -15,7 +15,6 @@ The record's own factor 1/<x̂, x/|x|> turns the sum of both into an estimate of
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,8 +116,10 @@ class Query:
     """A query made ready to be compared with codes.
 
     `q` is the query itself, (1, d). For Hamming ranking, `code` (1, bytes) is its own code, and the rest is not used.
-    Otherwise `v` (bits,) are the coordinates of its direction, `first_bits` says how many of them a first stage looks
-    at, and `first_weight` is the weight of the plane that they are in (1 where all bits weigh the same).
+    Otherwise `v` (bits,) are the coordinates of its direction, and `first_bits` says how many of them a first stage
+    looks at. `alignment` is what these come to for a record itself, on average; 0 where the query says it better.
+    `first_error` is the usual error of a cosine by the first bits, and `code_error` by all of them, where these are
+    known (0: they are not).
     """
 
     q: F32
@@ -126,7 +127,9 @@ class Query:
     code: U8 | None
     v: F32
     first_bits: int
-    first_weight: float
+    alignment: float = 1.0
+    first_error: float = 0.0
+    code_error: float = 0.0
 
     @cached_property
     def norm(self) -> float:
@@ -139,6 +142,15 @@ class Query:
         return first_weights(self.v[: self.first_bits])
 
     @cached_property
+    def first_alignment(self) -> float:
+        """What the first bits come to for a record that points where the query does: that is a cosine of 1.
+
+        Where they are one plane, by the signs of the query itself: those of its neighbours differ little from them, and
+        so do the errors that come of them and of the weights' rounding.
+        """
+        return self.alignment or float(self.first.w.sum()) * self.first.unit
+
+    @cached_property
     def tail(self) -> Weights:
         """Weights of the bits after them."""
         return tail_weights(self.v[self.first_bits :])
@@ -147,24 +159,24 @@ class Query:
 # --- By codes --------------------------------------------------------------------------------------------------------
 
 
-def first_keys(query: Query, records: Records) -> F32:
-    """What the first bits alone say of every record: larger is nearer."""
-    agreement = query.first.agreement(unpack_bits(records.codes, len(query.v))[:, : query.first_bits])
+def first_keys(query: Query, records: Records, raised: int = 0) -> F32:
+    """What the first bits alone say of every record: larger is nearer. Under ip `raised` is added to each agreement."""
+    agreement = query.first.agreement(unpack_bits(records.codes, len(query.v))[:, : query.first_bits]) + raised
     if query.metric == "cosine":
         return ((agreement + query.first.w.sum()) // 2).astype(np.float32)  # the score
     size, estimate = records.norms, agreement.astype(np.float32)
     if query.metric == "ip":
         return size * estimate
-    mean_alignment = query.first_bits * math.sqrt(2.0 / (math.pi * query.q.shape[1]))
-    gain = np.float32(2.0 * query.norm * query.first.unit / (query.first_weight * mean_alignment))
+    align = query.first_alignment
+    gain = np.float32(2.0 * query.norm * query.first.unit / align if align > 0.0 else 0.0)
     return size * (estimate * gain - size)
 
 
-def code_keys(query: Query, records: Records) -> F32:
-    """What whole codes say of every record: larger is nearer."""
+def code_keys(query: Query, records: Records, lift: float = 0.0) -> F32:
+    """What whole codes say of every record: larger is nearer. `lift` is added to what the first bits come to."""
     if query.code is not None:
         return -_differing(query, records)
-    estimate, size = _cosines(query, records), records.norms
+    estimate, size = _cosines(query, records, lift), records.norms
     if query.metric == "cosine":
         return estimate
     return size * estimate if query.metric == "ip" else size * (estimate * np.float32(2.0 * query.norm) - size)
@@ -188,10 +200,11 @@ def _differing(query: Query, records: Records) -> F32:
     return hamming(query.code, records.codes)[0].astype(np.float32)
 
 
-def _cosines(query: Query, records: Records) -> F32:
+def _cosines(query: Query, records: Records, lift: float = 0.0) -> F32:
     """cos(q, x) by all bits of the codes."""
     bits, first, tail = unpack_bits(records.codes, len(query.v)), query.first, query.tail
     by_first = first.agreement(bits[:, : query.first_bits]).astype(np.float32) * np.float32(first.unit)
+    by_first = by_first + np.float32(lift)
     by_tail = tail.agreement(bits[:, query.first_bits :]).astype(np.float32) * np.float32(tail.unit)
     return (by_first + by_tail) * records.factors
 

@@ -355,7 +355,7 @@ def table_survivors(
 
     >>> x, none = np.eye(8, dtype=np.float32), np.zeros((8, 1), dtype=np.uint8)
     >>> tables = build_tables(TableSettings(tables_frame(8, L=1, seed=0), "l2", b=2, probes=1), x)
-    >>> query = Query(x[:1], "l2", none[:1], x[0], first_bits=0, first_weight=1.0)
+    >>> query = Query(x[:1], "l2", none[:1], x[0], first_bits=0)
     >>> records = Records(np.arange(8), none, np.ones(8, np.float32), np.ones(8, np.float32), None)
     >>> table_survivors(tables, query, records, k=1, effort=9.0).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7]

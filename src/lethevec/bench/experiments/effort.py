@@ -7,6 +7,7 @@ are ratios to the CPU time of a query at effort 1 with the same source, in turn,
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 
@@ -22,7 +23,7 @@ from .run import SOURCES, Run
 K = 10
 EFFORTS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
 #: So much that every vector is looked at.
-EVERYTHING = 1e18
+EVERYTHING = math.inf
 #: Queries in a round at the most: with no limit a query looks at every vector.
 TIMED = 100
 
@@ -50,7 +51,13 @@ def measure(run: Run, given: Prepared) -> list[Line]:
         base = timed.get(1.0, timed[efforts[0]])
         for effort, share in zip(efforts, found, strict=True):
             lines.append(
-                {"what": "effort", "source": source, "effort": effort, "recall": share, "us_per_query": timed[effort]}
+                {
+                    "what": "effort",
+                    "source": source,
+                    "effort": f"{effort:g}",
+                    "recall": share,
+                    "us_per_query": timed[effort],
+                }
             )
         cells = [f"{share:.4f} ({timed[effort] / base:.2g})" for effort, share in zip(efforts, found, strict=True)]
         rows.append((data.name, f"{len(data.train):,} x {data.dim}", source, *cells, f"{base:,.0f}"))
