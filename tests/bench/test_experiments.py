@@ -56,7 +56,7 @@ def test_encode(measure: Measure, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_effort(measure: Measure, data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = of(measure("effort", "--data", data, "--efforts", "0.5", "1"), "effort")
+    lines = of(measure("effort", "--data", data, "--sources", "scan,tables,pivots", "--efforts", "0.5", "1"), "effort")
     assert [(line["source"], line["effort"]) for line in lines] == [
         (source, effort) for source in ("scan", "tables", "pivots") for effort in ("0.5", "1", "inf")
     ]
