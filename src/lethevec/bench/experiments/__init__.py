@@ -39,6 +39,7 @@ SINGLE = {
     "pivots": Experiment("pivots as the source of candidates, beside ScaNN, hnswlib and IVFPQ", draws=True),
     "graph": Experiment("the graph as the source of candidates, beside SymphonyQG, hnswlib and pivots"),
     "store": Experiment("the durable store: adding, opening, forgetting", data=False),
+    "collections": Experiment("a person erased from many collections; access; expiry", data=False),
     "filters": Experiment("searches under filters on metadata, beside LanceDB and Chroma", data=False),
     "residue": Experiment("what deletion leaves in the files of several libraries", data=False),
 }
