@@ -12,6 +12,7 @@ from .._forgetting.keys import AuditKey
 from .._forgetting.receipts import Receipt, now
 from .._store import Store
 from .._store.chain import Chain
+from .._store.erasing import SAMPLE
 from .._store.forgetting import Request as StoreRequest
 from .._store.ids import Id
 from .._store.selecting import Selection
@@ -24,6 +25,7 @@ from .rights import Rights
 __all__ = ["FolderEraser"]
 
 T = TypeVar("T")
+_LEAST = 5  # records of each collection that are searched for
 _THREADS = 8  # collections that are worked on at once: most of the time goes by waiting for the disk
 
 
@@ -56,7 +58,11 @@ class FolderEraser:
             if block:
                 head["asked"]["block"] = True
             request = self._requests.begin("erasure", head, None)
-        wanted = StoreRequest(None, Selection(subject=subject), subject, ignore_unknown=True, search_all=search_all)
+        # As many records are searched for as after any other forget: so many in all, spread over the collections.
+        sample = max(_LEAST, SAMPLE // max(1, len(entries)))
+        wanted = StoreRequest(
+            None, Selection(subject=subject), subject, ignore_unknown=True, search_all=search_all, sample=sample
+        )
         try:
             self._begin(request, entries, lambda id: wanted)
         except LethevecError:

@@ -39,9 +39,9 @@ from .pages import owner
 from .session import Session
 from .tables import RecordTables
 
-__all__ = ["Eraser", "Traces"]
+__all__ = ["SAMPLE", "Eraser", "Traces"]
 
-_SAMPLE = 100  # records of one forget whose bytes are searched for; of more, these, evenly spread
+SAMPLE = 100  # records of one forget whose bytes are searched for; of more, these, evenly spread
 
 
 @dataclass
@@ -50,11 +50,12 @@ class Traces:
 
     needles: dict[bytes, Needle] = field(default_factory=dict)  # each once, by its bytes
     sampled: int = 0
+    most: int = SAMPLE  # records
 
     def take(self, records: Iterable[Stored], every: int, tables: RecordTables, codes: Codes) -> None:
         """Note the bytes of every so many of these records."""
         for place, record in enumerate(records):
-            if place % every == 0 and self.sampled < _SAMPLE:
+            if place % every == 0 and self.sampled < self.most:
                 self.sampled += 1
                 if record.vector is not None:
                     self._note(vector_needles(np.frombuffer(record.vector, dtype="<f4"), own_only=True))
@@ -74,9 +75,9 @@ class Traces:
             self.needles.setdefault(needle.data, replace(needle, step=step))
 
 
-def sample_step(records: int) -> int:
+def sample_step(records: int, sample: int = SAMPLE) -> int:
     """Of how many records one is searched for."""
-    return max(1, -(-records // _SAMPLE))
+    return max(1, -(-records // sample))
 
 
 class _Pages:

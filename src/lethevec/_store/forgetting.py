@@ -11,7 +11,7 @@ from ..errors import ErasureIncompleteError, IncompleteWriteError, UnknownIdErro
 from .batch import Stored
 from .changes import Changes, Note
 from .codes import Codes
-from .erasing import Eraser, Traces, sample_step
+from .erasing import SAMPLE, Eraser, Traces, sample_step
 from .ids import Id, order_of
 from .ledger import Ledger
 from .lookup import ids_in, known_slots, locate
@@ -33,6 +33,7 @@ class Request:
     search_all: bool
     tagged: bool = True  # without, the receipt only counts the records: all of them go
     kind: str = "erasure"
+    sample: int = SAMPLE  # records whose bytes are searched for
     by: str | None = None  # why, if that is neither ids, a subject nor a condition
 
 
@@ -166,6 +167,7 @@ class Forgetter:
                 request.kind,
                 tagged=request.tagged,
                 search_all=request.search_all,
+                sample=request.sample,
             )
 
     def _erase(
@@ -177,14 +179,15 @@ class Forgetter:
         *,
         tagged: bool,
         search_all: bool,
+        sample: int = SAMPLE,
     ) -> int:
         """Do it in one transaction, and put the erasure down as waiting; its number. `work` tells what goes."""
         session = self._session
         audit = self._ledger.keys.audit
-        traces = Traces()
+        traces = Traces(most=sample)
         tags: list[str] = []
         count = 0
-        step = sample_step(records)
+        step = sample_step(records, sample)
         with session.transaction():
             before = session.state.digest.digest()
 
