@@ -19,8 +19,8 @@ SOURCE = Path(__file__).parents[3] / "integrations" / "llama-index-vector-stores
 
 def test_it_is_built_installed_and_imported(tmp_path):
     shutil.copytree(SOURCE, tmp_path / "source")  # a build leaves files beside the sources
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "site")]
-    subprocess.run([*pip, str(tmp_path / "source")], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(tmp_path / "site"), str(tmp_path / "source")], check=True)
     code = """
 import importlib, lethevec.integrations.llama_index as ours
 for module, name in [('llama_index.vector_stores.lethevec', 'LethevecVectorStore')]:
