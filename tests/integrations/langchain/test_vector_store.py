@@ -58,6 +58,7 @@ def test_filters_and_subjects(letters):
     assert ids(filter={"n": {"$gte": 10, "$lt": 12}}) == {10, 11}
     assert ids(filter={"$or": [{"n": 4}, {"$not": {"n": {"$lt": 29}}}]}) == {4, 29}
     assert ids(filter={"n": {"$in": [1, 2]}, "author": {"$ne": "person 2"}}) == {1}
+    assert ids(filter={"tags": {"$contains": "b"}, "$id": {"$in": ["1", "2"]}}) == {1}
     retriever = letters.as_retriever(search_kwargs={"k": 2, "filter": {"n": 7}})
     assert [document.id for document in retriever.invoke("anything")] == ["7"]
     for wrong in ({"n": {"$above": 1}}, {"$and": "n"}, ["n"]):
