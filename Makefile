@@ -133,7 +133,7 @@ test-integrations: $(addprefix test-,$(FRAMEWORKS))
 # readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
 TIMES ?= 20
 test-long: $(VENV)/.installed-test
-	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py
+	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/collections/test_kills.py
 	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py
