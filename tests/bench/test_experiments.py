@@ -184,6 +184,19 @@ def test_filters(measure: Measure, tmp_path: Path) -> None:
     assert list(tmp_path.glob("**/*.lethe")) == []
 
 
+def test_server(measure: Measure) -> None:
+    pytest.importorskip("uvicorn")
+    if not Path("/proc/self/task").exists():
+        pytest.skip("it looks into /proc")
+    found = measure(
+        "server", "--records", "300", "--dim", "16", "--connections", "1", "3", "--requests", "40", "--chroma", ""
+    )
+    lines = of(found, "server")
+    assert {line["kind"] for line in lines} == {"ours, JSON", "ours, base64", "ours, raw float32"}
+    assert [line["connections"] for line in lines] == [1, 1, 1, 3, 3, 3]
+    assert all(line["recall"] > 0.95 and line["per_second"] > 0 and line["cpu_us"] > 0 for line in lines)
+
+
 def test_store(measure: Measure, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     found = measure("store", "--sizes", "400", "600", "--dim", "8", "--family", "usr", "--folder", str(tmp_path))

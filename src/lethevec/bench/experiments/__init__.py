@@ -41,6 +41,7 @@ SINGLE = {
     "store": Experiment("the durable store: adding, opening, forgetting", data=False),
     "collections": Experiment("a person erased from many collections; access; expiry", data=False),
     "filters": Experiment("searches under filters on metadata, beside LanceDB and Chroma", data=False),
+    "server": Experiment("requests a second, latencies and CPU of the server, beside Chroma's", data=False),
     "residue": Experiment("what deletion leaves in the files of several libraries", data=False),
 }
 

@@ -1,0 +1,304 @@
+"""The server: requests a second and latencies at 1, 8 and 64 connections beside `chroma run`, and its CPU a request.
+
+Both servers hold the same vectors and answer the same queries, one after the other on each connection; recall is
+counted against the exact answer. The CPU of a request is that of the server's process (from /proc), and what it needs
+beyond the search is the difference to the same searches in this process. The caller takes CPU too, on the same machine.
+`--chroma` is the command of an environment where Chroma is installed; without it, ours is measured alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import re
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import lethevec
+
+from ..measuring.field import Line
+from ..measuring.prepared import Prepared
+from .filters import vectors_of
+from .run import Run
+
+F32 = npt.NDArray[np.float32]
+ROUNDS = 3
+K = 10
+QUERIES = 200
+PART = 2000
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of this experiment alone."""
+    parser.add_argument("--records", type=int, default=50_000, help="how many (50000)")
+    parser.add_argument("--dim", type=int, default=384, help="numbers in a vector (384)")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 64], help="at a time (1 8 64)")
+    parser.add_argument("--requests", type=int, default=2000, help="in one turn (2000)")
+    parser.add_argument("--chroma", default=shutil.which("chroma"), help="the command chroma (that of the PATH)")
+
+
+def experiment(run: Run, given: Prepared) -> None:
+    """Measure once."""
+    run.stage("server", f"{run.options.records}x{run.options.dim}", given, lambda _: measure(run))
+
+
+@dataclass
+class Kind:
+    """One way to ask: whose server, and the bytes of each request."""
+
+    name: str
+    server: Server
+    requests: list[bytes]
+    ids: Callable[[Any], list[Any]]
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, command: list[str], port: int, ready: str, folder: Path) -> None:
+        """Start it, and wait until it answers."""
+        self.port = port
+        self.log = open(folder / f"{port}.log", "w")  # noqa: SIM115 (it lives as long as the process)
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=5):
+                return
+            time.sleep(0.05)
+        self.stop()
+        raise RuntimeError(f"{command[0]} did not start")
+
+    def post(self, path: str, content: Any) -> Any:
+        """One request, apart from those that are timed."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(content).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            return json.load(answer)
+
+    def cpu(self) -> float:
+        """Seconds of CPU of all its threads so far."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(60)
+        self.log.close()
+
+
+def measure(run: Run) -> list[Line]:
+    """Both servers, all ways to ask, in turns."""
+    n, dim = run.options.records, run.options.dim
+    vectors = vectors_of(n + QUERIES, dim, np.random.default_rng(0))
+    records, queries = vectors[:n], vectors[n:]
+    truth = np.argsort(-(queries @ records.T), axis=1, kind="stable")[:, :K]
+    folder = Path(tempfile.mkdtemp())
+    servers: list[Server] = []
+    try:
+        kinds = _ours(run, servers, folder, records, queries)
+        if run.options.chroma:
+            kinds.append(_chroma(run, servers, folder, records, queries))
+        lines = [_line(run, kind, truth, count) for count in run.options.connections for kind in kinds]
+        servers[0].stop()
+        alone = _search_alone(folder / "ours", queries)
+    finally:
+        for server in servers:
+            if server.process.poll() is None:
+                server.stop()
+        shutil.rmtree(folder)
+    for line in lines:
+        line["cpu_beyond_search_us"] = round(line["cpu_us"] - alone, 1) if line["kind"].startswith("ours") else None
+    head = ["asked", "connections", "requests/s", "p50 ms", "p99 ms", "recall@10", "server CPU us", "beyond search us"]
+    names = ["kind", "connections", "per_second", "p50_ms", "p99_ms", "recall", "cpu_us", "cpu_beyond_search_us"]
+    rows = [["" if line[name] is None else line[name] for name in names] for line in lines]
+    run.table(f"Servers, {n:,} x {dim}; a search alone takes {alone:.0f} us of CPU", head, rows)
+    return [*lines, {"what": "search alone", "cpu_us": alone}]
+
+
+def _ours(run: Run, servers: list[Server], folder: Path, records: F32, queries: F32) -> list[Kind]:
+    port = _free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "lethevec.cli",
+        "serve",
+        str(folder / "ours"),
+        "--port",
+        str(port),
+        "--log",
+        "none",
+    ]
+    server = Server(command, port, "/readyz", folder)
+    servers.append(server)
+    run.note("  ours: loading")
+    server.post("/v1/collections", {"name": "docs", "dim": records.shape[1], "metric": "cosine"})
+    for begin in range(0, len(records), PART):
+        part = records[begin : begin + PART]
+        ids = [str(id) for id in range(begin, begin + len(part))]
+        server.post("/v1/collections/docs/upsert", {"ids": ids, "vectors": base64.b64encode(part.tobytes()).decode()})
+    path, json_kind = "/v1/collections/docs/search", "application/json"
+    asked = [{"vector": [round(float(x), 7) for x in query], "k": K} for query in queries]
+    packed = [{"vectors": base64.b64encode(query.tobytes()).decode(), "k": K} for query in queries]
+
+    def ids_of(content: Any) -> list[Any]:
+        return list(content["ids"][0])
+
+    return [
+        Kind("ours, JSON", server, [_http(path, json.dumps(one).encode(), json_kind) for one in asked], ids_of),
+        Kind("ours, base64", server, [_http(path, json.dumps(one).encode(), json_kind) for one in packed], ids_of),
+        Kind(
+            "ours, raw float32",
+            server,
+            [_http(f"{path}?k={K}", query.tobytes(), "application/octet-stream") for query in queries],
+            ids_of,
+        ),
+    ]
+
+
+def _chroma(run: Run, servers: list[Server], folder: Path, records: F32, queries: F32) -> Kind:
+    port = _free_port()
+    settings = folder / "chroma.yaml"
+    settings.write_text(f'port: {port}\nlisten_address: "127.0.0.1"\npersist_path: {folder / "chroma"}\n')
+    command = [os.path.abspath(run.options.chroma), "run", str(settings)]
+    server = Server(command, port, "/api/v2/heartbeat", folder)
+    servers.append(server)
+    run.note("  chroma: loading")
+    base = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+    made = server.post(base, {"name": "docs", "configuration": {"hnsw": {"space": "cosine"}}})
+    for begin in range(0, len(records), PART):
+        part = records[begin : begin + PART]
+        content = {
+            "ids": [str(id) for id in range(begin, begin + len(part))],
+            "embeddings": [base64.b64encode(vector.tobytes()).decode() for vector in part],
+        }
+        server.post(f"{base}/{made['id']}/add", content)
+    bodies = [
+        {
+            "query_embeddings": [[round(float(x), 7) for x in query]],
+            "n_results": K,
+            "include": ["metadatas", "distances"],
+        }
+        for query in queries
+    ]
+    requests = [_http(f"{base}/{made['id']}/query", json.dumps(body).encode(), "application/json") for body in bodies]
+    return Kind("chroma run, JSON", server, requests, lambda content: list(content["ids"][0]))
+
+
+def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int) -> Line:
+    """The best-placed of several turns is not taken: medians over turns."""
+    found: dict[int, bytes] = {}
+    turns = []
+    _ask(kind, connections, min(QUERIES, run.options.requests), found)  # to warm up, and for recall
+    for _ in range(run.options.rounds or ROUNDS):
+        before, begin = kind.server.cpu(), time.perf_counter()
+        latencies = _ask(kind, connections, run.options.requests, {})
+        seconds, used = time.perf_counter() - begin, kind.server.cpu() - before
+        turns.append((len(latencies) / seconds, *np.percentile(latencies, [50, 99]) * 1e3, used / len(latencies) * 1e6))
+    rate, p50, p99, cpu = np.median(np.array(turns), axis=0).tolist()
+    hits = [len(set(kind.ids(json.loads(body))) & set(map(str, truth[place]))) for place, body in found.items()]
+    return {
+        "what": "server",
+        "kind": kind.name,
+        "connections": connections,
+        "per_second": round(rate),
+        "p50_ms": round(p50, 2),
+        "p99_ms": round(p99, 2),
+        "cpu_us": round(cpu, 1),
+        "recall": round(sum(hits) / (K * len(hits)), 4),
+    }
+
+
+def _ask(kind: Kind, connections: int, count: int, found: dict[int, bytes]) -> list[float]:
+    """So many requests over so many connections, each busy all the time; seconds that each took."""
+    waiting = selectors.DefaultSelector()
+    sent = 0
+    latencies: list[float] = []
+    state: dict[socket.socket, tuple[int, float, bytearray]] = {}
+    try:
+        for _ in range(min(connections, count)):
+            one = socket.create_connection(("127.0.0.1", kind.server.port))
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            waiting.register(one, selectors.EVENT_READ)
+            state[one] = (sent, time.perf_counter(), bytearray())
+            one.sendall(kind.requests[sent % len(kind.requests)])
+            sent += 1
+        while state:
+            for key, _ in waiting.select(60):
+                one = key.fileobj  # type: ignore[assignment]
+                number, begin, got = state[one]
+                data = one.recv(1 << 18)
+                if not data:
+                    raise RuntimeError(f"{kind.name}: the server hung up")
+                got += data
+                body = _body(got)
+                if body is None:
+                    continue
+                latencies.append(time.perf_counter() - begin)
+                if number < len(kind.requests):
+                    found[number] = body
+                if sent < count:
+                    state[one] = (sent, time.perf_counter(), bytearray())
+                    one.sendall(kind.requests[sent % len(kind.requests)])
+                    sent += 1
+                else:
+                    waiting.unregister(one)
+                    one.close()
+                    del state[one]
+    finally:
+        for one in state:
+            one.close()
+        waiting.close()
+    return latencies
+
+
+def _http(path: str, body: bytes, kind: str) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _body(got: bytearray) -> bytes | None:
+    """The body of an answer, once it is whole."""
+    head, mark, body = bytes(got).partition(b"\r\n\r\n")
+    if not mark:
+        return None
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(f"expected 200, got {head[:60]!r}")
+    match = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    assert match is not None, "both servers say how long an answer is"
+    return body if len(body) >= int(match[1]) else None
+
+
+def _search_alone(folder: Path, queries: F32) -> float:
+    """Microseconds of CPU of the same search in this process."""
+    with lethevec.connect(folder, read_only=True) as db:
+        docs = db.collection("docs")
+        turns = []
+        for _ in range(ROUNDS + 1):
+            begin = time.process_time()
+            for query in queries:
+                docs.search(query[None], K)
+            turns.append((time.process_time() - begin) / len(queries) * 1e6)
+    return float(np.median(turns[1:]))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        return int(made.getsockname()[1])
