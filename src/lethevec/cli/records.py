@@ -356,12 +356,21 @@ def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None)
     # A reader checks that it is a store, and makes nothing beside it.
     open_store(backup).close()
     given = None if receipts is None else read_chain(receipts)
-    copy(backup, store)
     if given is None:
+        copy(backup, store)
         return 0
-    with open_store(store, keys, write=True) as db:
-        receipt = db.reapply(given)
-        return 0 if receipt is None else receipt.records
+    # Under another name, so that nobody can search it before what was forgotten since is gone.
+    place = store.with_name(store.name + "-restoring")
+    try:
+        place.unlink(missing_ok=True)  # of one that died
+        copy(backup, place)
+        with open_store(place, store.with_name(store.name + "-keys") if keys is None else keys, write=True) as db:
+            receipt = db.reapply(given)
+        os.replace(place, store)
+    finally:
+        for leftover in store.parent.glob(place.name + "*"):
+            leftover.unlink(missing_ok=True)
+    return 0 if receipt is None else receipt.records
 
 
 COMMANDS = [add, export, import_]
