@@ -481,6 +481,38 @@ def test_logs_are_json_and_name_nobody(start, capfd):
     assert {event["route"] for event in events} >= {"/v1/collections/{collection}/forget"}
 
 
+def test_spans_name_the_route_and_nobody(server, monkeypatch):
+    pytest.importorskip("opentelemetry")
+    from lethevec.server.telemetry import Telemetry
+
+    seen = []
+
+    class Span:
+        def end(self, at):
+            seen.append(at)
+
+    class Tracer:
+        def start_span(self, name, **more):
+            seen.append((name, more["attributes"], more["context"]))
+            return Span()
+
+    telemetry = Telemetry()
+    telemetry._tracer = Tracer()
+    server.core.telemetry = telemetry
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    server.post(BOOKS + "/forget", {"subject": "alice"}, headers=trace)
+    for _ in range(100):
+        if len(seen) == 2:
+            break
+        threading.Event().wait(0.02)
+    (name, attributes, context), _ = seen
+    assert name == "POST /v1/collections/{collection}/forget"
+    assert attributes["http.response.status_code"] == 200
+    assert attributes["lethevec.collection"] == "books"
+    assert context is not None
+    assert "alice" not in str(seen)
+
+
 def test_an_unexpected_error_is_a_500_that_says_nothing(server, monkeypatch, capfd):
     def broken(*args, **more):
         raise RuntimeError("alice was here")

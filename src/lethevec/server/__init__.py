@@ -12,7 +12,7 @@
 | `fields`, `problems`, `schemas`, `openapi` | what a request may hold, what goes wrong, and the description of both |
 | `api` | the operations of `/v1` |
 | `chroma` | the operations of `/api/v2`, for Chroma's clients |
-| `audit`, `logs`, `metrics`, `repeats` | what is written down: for auditors, operators, Prometheus, and repeats |
+| `audit`, `logs`, `metrics`, `telemetry`, `repeats` | what is written down, for auditors, operators and repeats |
 
 Ids, subjects and values of records are in bodies alone: no path, query string, log line, label or error names them.
 """

@@ -89,11 +89,11 @@ class Call:
     """A request."""
 
     __slots__ = (
-        "_headers",
         "_receive",
         "collection",
         "core",
         "facts",
+        "headers",
         "key",
         "operation",
         "params",
@@ -111,17 +111,17 @@ class Call:
         self.facts: dict[str, Any] = {}  # for the audit log
         self.reserved = 0  # bytes of the budget for bodies
         self._receive = receive
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
 
     def header(self, name: bytes) -> str:
         """A header, by its name in lower case; "" where there is none."""
-        value = self._headers.get(name)
+        value = self.headers.get(name)
         return "" if value is None else value.decode("latin-1")
 
     @property
     def content_type(self) -> str:
         """Without parameters, in lower case."""
-        told = self._headers.get(b"content-type", b"")
+        told = self.headers.get(b"content-type", b"")
         if told in _PLAIN:  # nearly always
             return _PLAIN[told]
         return told.decode("latin-1").partition(";")[0].strip().lower()
@@ -141,7 +141,7 @@ class Call:
     async def body(self) -> bytes:
         """The whole body, within the limits."""
         limit = self.core.settings.max_body
-        told = self._headers.get(b"content-length")
+        told = self.headers.get(b"content-length")
         if told is not None:
             size = int(told) if told.isdigit() else limit + 1
             if size > limit:
@@ -277,6 +277,9 @@ class Endpoint:
                 core.bodies.give(call.reserved)
         seconds = time.perf_counter() - begin
         core.metrics.request(operation.path, call.collection, answer.status, seconds)
+        if core.telemetry is not None:
+            collection = call.collection if answer.status not in (401, 403, 404) else None
+            core.telemetry.request(call.headers, operation.path, operation.method, answer.status, seconds, collection)
         core.logs.request(operation.path, operation.method, answer.status, seconds, call.key.id, call.collection)
 
     async def _work(self, call: Call) -> Answer:
@@ -290,7 +293,7 @@ class Endpoint:
                 return core.incomplete(call, error)
         body = await call.body()
         call._receive = _again(body)
-        call._headers.pop(b"content-length", None)
+        call.headers.pop(b"content-length", None)
         begun = core.repeats.begin(call.key.id, number, call.scope["path"], body)
         if len(begun) == 3:
             status, kept, receipt = begun

@@ -29,6 +29,7 @@ from .problems import Problem
 from .processes import Control, Forwarder
 from .repeats import Repeats
 from .settings import Settings
+from .telemetry import Telemetry
 from .wiping import wipe_receive_buffer
 
 __all__ = ["Core"]
@@ -63,6 +64,7 @@ class Core:
         self.audit = AuditLog(state, role, self.signer)
         self.repeats = Repeats(state) if self.writes else None
         self.metrics = Metrics(role)
+        self.telemetry = Telemetry() if settings.telemetry else None
         # Callers reach one of the readers, which count for themselves, or the writer if it is alone.
         rate = 0.0 if together is not None and self.writes else settings.rate / max(1, settings.workers)
         self.rates = Rates(rate, max(1, settings.burst // max(1, settings.workers)))

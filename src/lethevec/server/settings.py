@@ -48,6 +48,7 @@ class Settings:
     cors: tuple[str, ...] = ()  # origins that browsers may call from
     chroma: bool = True  # /api/v2
     allow_reset: bool = False  # POST /api/v2/reset, which erases everything
+    telemetry: bool = False  # spans by OpenTelemetry
     log: str = "all"  # requests in the log: all, errors, none
 
     @property
