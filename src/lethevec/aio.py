@@ -18,7 +18,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import lethevec
 
@@ -76,6 +76,11 @@ class _Async(Generic[Held]):
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         held = await self._opened()
         return await asyncio.to_thread(getattr(held, name), *args, **kwargs)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise lethevec.errors.UnsupportedError(
+            "what is open cannot be copied or pickled: await backup(path) writes a copy; elsewhere, open the path again"
+        )
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name for name in dir(type(self)._kind()) if not name.startswith("_"))})

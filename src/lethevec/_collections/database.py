@@ -17,7 +17,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy.typing as npt
 
@@ -454,6 +454,13 @@ class Database:
     ) -> None:
         """Close."""
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """`copy.copy`, `copy.deepcopy` and `pickle` end here: two objects on one connection would harm the files."""
+        raise UnsupportedError(
+            "an open folder of collections cannot be copied or pickled: backup(path) writes a copy of it; elsewhere, "
+            "open it again by its path with lethevec.connect(folder, read_only=True)"
+        )
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else check_seconds(timeout)

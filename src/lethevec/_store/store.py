@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 import numpy.typing as npt
 
@@ -42,6 +42,7 @@ from ..errors import (
     InputError,
     MissingDependencyError,
     ParameterError,
+    UnsupportedError,
 )
 from . import backups, checking, exporting
 from .batch import Batch, make_batch
@@ -821,6 +822,14 @@ class Store:
     ) -> None:
         """Close."""
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """`copy.copy`, `copy.deepcopy` and `pickle` end here: two objects on one connection would harm the file."""
+        raise UnsupportedError(
+            "an open store cannot be copied or pickled: backup(path) writes a copy of it; elsewhere, open it again by "
+            "its path with lethevec.open(path, read_only=True), or a collection with "
+            "lethevec.connect(folder, read_only=True)"
+        )
 
 
 @contextmanager
