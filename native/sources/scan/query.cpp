@@ -12,7 +12,7 @@ constexpr int NEAR = 2;
 constexpr int64_t SAMPLED = 12;        // of the rows that are wanted, about so many are in the sample
 constexpr int64_t MOST_SAMPLED = 128;  // blocks
 constexpr int64_t RUN_ROWS = 1 << 14;
-constexpr int64_t LIKELY_SURVIVORS = 128;  // about one row in so many passes the first stage; if more do, it is repeated
+constexpr int64_t LIKELY_SURVIVORS = 128;  // about one row in so many passes the first stage; if more, it is repeated
 
 }  // namespace
 
