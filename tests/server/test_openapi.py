@@ -76,7 +76,7 @@ def test_real_answers_are_what_the_document_says(operation, mode, served):
         cases = described.as_strategy(generation_mode=wanted)
 
         @settings(
-            max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+            max_examples=4, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
         )
         @given(case=cases)
         def one(case):

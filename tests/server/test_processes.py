@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nothing_is_lost_and_nothing_forgotten_is_returned_under_load(tmp_path, workers):
-    result = run_load(tmp_path / "people", 4, workers)
+    result = run_load(tmp_path / "people", 3, workers)
     assert result["failures"] == []
     assert result["searches"] > 50
     assert result["forgotten"] > 5
@@ -32,7 +32,7 @@ def test_nothing_is_lost_and_nothing_forgotten_is_returned_under_load(tmp_path, 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_killed_server_has_lost_nothing_that_was_acknowledged(tmp_path, workers):
-    result = run_crash(tmp_path / "people", 3, seed=1, workers=workers)
+    result = run_crash(tmp_path / "people", 2, seed=1, workers=workers)
     assert result["failures"] == []
     assert result["written"] > 0
 

@@ -299,6 +299,8 @@ async def _count(call: Call) -> Answer:
 async def _export(call: Call) -> Answer:
     collection = call.core.collection(call)
     chosen = _selection(call, await call.json())
+    # A filter that cannot be used is refused here: once a stream has begun, nothing can be refused.
+    await call.core.read(call.collection, partial(collection.get, limit=1, **chosen))
     return Answer(stream=record_lines(call, collection, chosen), kind=LINES.encode())
 
 
