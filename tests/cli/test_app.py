@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-m", "lethevec.cli"]
         (["search", "people.lethe", "--id", "1", "--where", '{"n": {"$x": 1}}'], 1, "expected one of $eq"),
         (["search", "people.lethe"], 2, "expected one of QUERIES, --vector and --id"),
         (["search", "people.lethe", "--id", "1", "--effort", "0"], 1, "effort"),
-        (["forget", "people.lethe"], 2, "expected one of ID..., --subject and --ids-from"),
+        (["forget", "people.lethe"], 2, "expected one of ID..., --subject, --where and --ids-from"),
         (["forget", "people.lethe", "--subject", "nobody"], 1, "subject: expected one that has records"),
         (["verify", "people.lethe"], 1, "expected a receipt of an erasure, got none"),
         (["verify", "people.lethe", "7"], 1, "expected a receipt of an erasure with number 7, got none"),

@@ -38,6 +38,8 @@ def test_erase_old(filled, vectors, leftovers, tmp_path, unaccounted):
     assert filled.get("an-id-0003")[0].subject == "somebody-or-other"
     assert filled.search(vectors[7] + 1, k=1)[0][0].id == "an-id-0007"
     assert filled.verify(receipt)["signature"].passed
+    assert filled.verify(receipt)  # that the ids are in use is no contradiction
+    assert filled.verify(receipt)["absent"].passed is None
     receipt = filled.upsert(vectors[:2] + 2, ids=["an-id-0001", "brand-new"], erase_old=True)
     assert receipt.records == 1
     assert leftovers(tmp_path, vectors=vectors[1:2], texts=["the old text 0001 of a record"]) == []

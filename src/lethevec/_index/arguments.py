@@ -70,7 +70,7 @@ def one_id(given: object) -> int | None:
 def as_effort(effort: object) -> float:
     """A number above zero; infinity is one.
 
-    >>> as_effort(math.inf), as_effort(2)
+    >>> as_effort(float("inf")), as_effort(2)
     (inf, 2.0)
     """
     number = as_float(effort)

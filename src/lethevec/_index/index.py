@@ -146,7 +146,7 @@ class Index:
         """Everything that was chosen, defaults filled in.
 
         >>> Index(dim=3).config.bits
-        6
+        24
         """
         return self._config
 
