@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -211,3 +213,30 @@ class TestIncomplete:
             with pytest.raises(FormatError, match="expected requests"):
                 lethevec.connect(folder)
         connection.close()
+
+
+def test_threads_that_forget_beside_one_that_finishes_what_waits(filled):
+    """Each forget gets its own receipt, whoever signs for it."""
+    stores = {name: filled.collection(name) for name in ("photos", "notes")}
+    stop, wrong = threading.Event(), []
+
+    def finish() -> None:
+        while not stop.is_set():
+            try:
+                filled.complete_erasures()
+            except Exception as error:  # told by the test
+                wrong.append(error)
+
+    def forget(name: str) -> list[int]:
+        return [stores[name].forget([id]).records for id in ids_of(name, 30)]
+
+    finisher = threading.Thread(target=finish)
+    finisher.start()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(forget, stores)) == [[1] * 30] * 2
+    finally:
+        stop.set()
+        finisher.join()
+    assert wrong == []
+    assert (filled.pending_erasures(), len(filled.receipts())) == (0, 60)

@@ -63,8 +63,7 @@ class CollectionLedger:
         if request is None:
             # Before the note: a request that no collection knows is dropped, a note without its request is not signed.
             head = {name: draft[name] for name in _HEAD}
-            request = self._requests.begin(kind, head, [self._id])
-            self._requests.set_expected(request, [self._id])
+            request = self._requests.begin(kind, head, [self._id], alone=True)
             self._own.append(request)
         kept = {"request": request.id, **{name: draft[name] for name in _PART}}
         cursor = self._session.connection.execute("INSERT INTO erasures (draft) VALUES (?)", (json.dumps(kept),))

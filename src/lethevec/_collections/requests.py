@@ -62,11 +62,18 @@ class Requests:
         with self._catalog.guard:
             return sorted(self._open.values(), key=lambda request: (request.head["asked_at"], request.id))
 
-    def begin(self, kind: str, head: Mapping[str, Any], expected: Iterable[str] | None) -> Request:
-        """Put a new request down."""
+    def begin(
+        self, kind: str, head: Mapping[str, Any], expected: Iterable[str] | None, *, alone: bool = False
+    ) -> Request:
+        """Put a new request down; `alone`: of one collection, whose note follows under the lock that it holds.
+
+        To this process such a request is begun at once: another thread that finishes what waits must wait for that
+        lock, and not take the request for one that a dead process has left. A later process has to look for the note.
+        """
         request = Request(self._catalog.new_id(), kind, dict(head), None if expected is None else set(expected))
         with self._catalog.transaction():
             self._catalog.write("INSERT INTO intents VALUES (?, ?, ?)", request.id, kind, request.draft())
+            request.begun = alone
             self._open[request.id] = request
         return request
 
