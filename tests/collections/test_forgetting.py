@@ -221,11 +221,11 @@ def test_threads_that_forget_beside_one_that_finishes_what_waits(filled):
     stop, wrong = threading.Event(), []
 
     def finish() -> None:
-        while not stop.is_set():
-            try:
+        try:
+            while not stop.is_set():
                 filled.complete_erasures()
-            except Exception as error:  # told by the test
-                wrong.append(error)
+        except Exception as error:  # told by the test
+            wrong.append(error)
 
     def forget(name: str) -> list[int]:
         return [stores[name].forget([id]).records for id in ids_of(name, 30)]

@@ -46,7 +46,8 @@ def test_bad_parameters_are_refused(arguments, message):
 
 @pytest.mark.parametrize("source", ["buckets", "Tables", "", None, 3, Tables, {"name": "tables"}, ["scan"]], ids=str)
 def test_what_is_no_source_is_refused(source):
-    with pytest.raises(ParameterError, match=r"source: expected one of 'auto', 'scan', 'tables', 'pivots', 'graph', or an obj"):
+    names = "'auto', 'scan', 'tables', 'pivots', 'graph'"
+    with pytest.raises(ParameterError, match=f"source: expected one of {names}, or an obj"):
         Index(8, source=source)
 
 
