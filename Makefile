@@ -22,7 +22,7 @@ help:
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
-	@echo "make test-long      kills, damaged files, histories and readers beside a writer, for an hour"
+	@echo "make test-long      kills, power cuts, damaged files, histories and readers beside a writer, for an hour"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("lethevec needs Python 3.10 or later, got " + sys.version) if sys.version_info < (3, 10) else 0'
@@ -129,11 +129,11 @@ $(addprefix test-,$(FRAMEWORKS)): test-%: $(ENVIRONMENTS)/%/.installed
 
 test-integrations: $(addprefix test-,$(FRAMEWORKS))
 
-# The tests that try at random, many times as long as in the suite: killed processes, damaged files, histories, and
-# readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
+# The tests that try at random, many times as long as in the suite: killed processes, power cuts, damaged files,
+# histories, and readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
 TIMES ?= 20
 test-long: $(VENV)/.installed-test
-	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/collections/test_kills.py
+	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/store/test_power_cut.py tests/collections/test_kills.py
 	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py

@@ -85,17 +85,21 @@ class Worker:
             there = {*self.live, *step.get("new", ())}
             self.put(step["do"], {id: number for id, number in step["records"].items() if id in there})
 
+    def do(self, steps: list[dict]) -> None:
+        """One operation, or several in a transaction."""
+        if len(steps) == 1:
+            self.run(steps[0])
+        else:
+            with self.db.transaction():
+                for step in steps:
+                    self.run(step)
+
     def work(self) -> None:
         """For ever."""
         while True:
             steps = self.steps()
             say("begin", steps)
-            if len(steps) == 1:
-                self.run(steps[0])
-            else:
-                with self.db.transaction():
-                    for step in steps:
-                        self.run(step)
+            self.do(steps)
             say("done", steps)
 
 
