@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from .._durable import sync_folder
+from .._durable import as_path, sync_folder
 from .._forgetting.anchors import Anchor
 from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt, now
@@ -495,7 +495,7 @@ def connect(
     return Database(
         Path(folder),
         read_only=read_only,
-        keys=None if keys is None else Path(keys),
+        keys=None if keys is None else as_path(keys, "keys"),
         timeout=check_seconds(timeout),
         clock=check_clock(clock),
     )
@@ -515,7 +515,7 @@ def restore(
     chain says was erased since the backup was made is erased before there is anything that could be opened; the receipt
     for that, if there was something. Open the result with `connect(folder, keys=keys)`.
     """
-    target, keys_path, seconds = Path(folder), Path(keys), check_seconds(timeout)
+    target, keys_path, seconds = Path(folder), as_path(keys, "keys"), check_seconds(timeout)
     ring, chain = KeyRing.load(keys_path), read_chain(receipts)
     with closing(Catalog(Path(backup), read_only=True, timeout=seconds)) as source:
         origin = origin_of(source)

@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 import lethevec
+from lethevec._collections.names import check_name
+from lethevec._store.configuration import new_configuration
 from lethevec.errors import InputError, ParameterError
 
 from .command import F, command, json_option, keys_option, open_any, open_folder
@@ -61,13 +63,16 @@ def collections(
     if sum(option is not None for option in (make, rename, drop)) > 1:
         raise click.UsageError("expected one of --make, --rename and --drop")
     write = make is not None or rename is not None or drop is not None
+    duration = _duration(expires)
+    if make is not None:  # all that can be refused is, before a folder is made
+        if dim is None:
+            raise ParameterError("--dim: expected the number of dimensions of the new collection, got none")
+        check_name(make, what="--make")
+        new_configuration(dim, metric, None)
     with open_folder(folder, keys, write=write, make=make is not None) as db:
         if make is not None:
-            if dim is None:
-                raise ParameterError("--dim: expected the number of dimensions of the new collection, got none")
             if make in db:
                 raise ParameterError(f"--make: expected a name that is free, got {make!r}")
-            duration = None if expires is None else timedelta(days=expires)
             db.collection(make, dim=dim, metric=metric, encrypt=encrypt or None, expires=duration)
         receipt = None
         if rename is not None:
@@ -83,6 +88,13 @@ def collections(
     print_table(["name", "records", "dim", "metric"], rows, right=["records", "dim"])
     if receipt is not None:
         print_fields([("receipt", f"number {receipt.sequence}, {receipt.kind}, kept in the folder")])
+
+
+def _duration(days: float | None) -> timedelta | None:
+    try:
+        return None if days is None else timedelta(days=days)
+    except (OverflowError, ValueError):  # inf, nan
+        raise ParameterError(f"--expires: expected a number of days, got {days}") from None
 
 
 @command(

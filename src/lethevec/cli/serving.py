@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lethevec.errors import LethevecError, MissingDependencyError
+from lethevec.errors import FileError, LethevecError, MissingDependencyError
 
 from .command import command, json_option
 from .output import note, print_fields, print_json, print_table
@@ -184,16 +184,21 @@ def audit(
     """Check the audit log of the server of FOLDER, and show it: who searched, exported and erased, and when."""
     module = _server("audit")
     where = _server("settings").Settings(folder=folder, state=state).state_folder
-    signer = module.Signer.open(where)
     try:
-        trusted = signer.public if public is None else bytes.fromhex(public)
+        trusted = None if public is None else bytes.fromhex(public)
     except ValueError:
         raise click.UsageError("--key: expected 64 hexadecimal digits") from None
-    if len(trusted) != 32:
+    if trusted is not None and len(trusted) != 32:
         raise click.UsageError("--key: expected 64 hexadecimal digits")
-    checks = module.check_logs(where, trusted)
+    if not where.is_dir():
+        raise FileError(
+            f"{where}: expected the folder of a server's keys and logs, got none; `lethevec serve` makes it"
+        )
+    # A look makes no keys: where nothing is logged yet there is nothing to check, and none are needed.
+    signer = module.Signer.open(where, make=False) if any((where / "audit").glob("*.jsonl")) else None
+    checks = [] if signer is None else module.check_logs(where, signer.public if trusted is None else trusted)
     if entries or subject is not None:
-        tag = None if subject is None else signer.tag("subject", subject)
+        tag = None if subject is None or signer is None else signer.tag("subject", subject)
         shown = [one for one in module.read_log(where) if "do" in one and (tag is None or one.get("subject") == tag)]
         if as_json:
             print_json(shown)

@@ -51,12 +51,13 @@ class Signer:
         self.public: bytes = self._private.public_key().public_bytes_raw()
 
     @classmethod
-    def open(cls, state: Path) -> Signer:
-        """The keys of a state folder; they are made when there are none."""
+    def open(cls, state: Path, *, make: bool = True) -> Signer:
+        """The keys of a state folder; they are made when there are none, unless one only wants to look."""
         path = state / _SECRETS
         try:
-            state.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not path.exists():
+            if make:
+                state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if make and not path.exists():
                 content = {"private": secrets.token_hex(32), "tags": secrets.token_hex(32)}
                 temporary = state / f"{_SECRETS}.{os.getpid()}"
                 with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -54,7 +54,12 @@ class Settings:
     @property
     def state_folder(self) -> Path:
         """Where the server keeps what is not records."""
-        return self.state if self.state is not None else self.folder.with_name(self.folder.name + "-server")
+        if self.state is not None:
+            return self.state
+        folder = self.folder if self.folder.name not in ("", "..") else self.folder.resolve()  # of "." too
+        if not folder.name:
+            raise ParameterError(f"folder: expected one that has a name, or state= beside it, got {folder}")
+        return folder.with_name(folder.name + "-server")
 
     @property
     def tls(self) -> bool:
