@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -302,10 +303,16 @@ def test_pgvector(people_table, copied):
     assert records[1].subject == "person 1"
     assert residue.records == len(DELETED)
     assert "until VACUUM" in residue.remark
-    connection.execute("VACUUM people")
-    connection.execute("CHECKPOINT")
-    with moving.open_source("pgvector", location) as source:
-        assert source.residue().records == 0
+    # A connection that was closed a moment ago may still hold its snapshot, and then a vacuum leaves what it could see.
+    for _ in range(50):
+        connection.execute("VACUUM people")
+        connection.execute("CHECKPOINT")
+        with moving.open_source("pgvector", location) as source:
+            left = source.residue().records
+        if not left:
+            break
+        time.sleep(0.1)
+    assert left == 0
 
 
 def test_pgvector_without_rights_to_read_files(people_table):
