@@ -8,7 +8,7 @@ CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*
 # Each has a folder in tests/integrations, with what its environment needs.
 FRAMEWORKS := frames haystack langchain llama_index mcp sklearn sources
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-long \
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-long fuzz \
   test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 	@echo "make test-long      kills, power cuts, damaged files, histories and readers beside a writer, for an hour"
+	@echo "make fuzz    the readers of snapshots and receipts by a coverage-guided fuzzer, for FUZZ_SECONDS=60 each"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("lethevec needs Python 3.10 or later, got " + sys.version) if sys.version_info < (3, 10) else 0'
@@ -137,6 +138,18 @@ test-long: $(VENV)/.installed-test
 	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py
+
+# The readers of snapshots and receipts by a coverage-guided fuzzer, each for so many seconds; what it finds is in build/fuzz.
+FUZZ_SECONDS ?= 60
+FUZZ := -max_total_time=$(FUZZ_SECONDS) -timeout=30 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/ -verbosity=0 -print_final_stats=1
+$(ENVIRONMENTS)/fuzz/.installed: $(VENV)/.installed-test tools/environment.py tests/fuzz/guided/requirements.txt
+	$(BIN)/python tools/environment.py fuzz tests/fuzz/guided/requirements.txt
+	@touch $@
+
+fuzz: $(ENVIRONMENTS)/fuzz/.installed
+	@mkdir -p build/fuzz
+	$(ENVIRONMENTS)/fuzz/bin/python tests/fuzz/guided/readers.py snapshots build/fuzz/snapshots $(FUZZ)
+	$(ENVIRONMENTS)/fuzz/bin/python tests/fuzz/guided/readers.py receipts build/fuzz/receipts $(FUZZ)
 
 # The server under load for ten minutes, and killed fifty times. The suite has short versions of both.
 SERVER_LOAD ?= --seconds 600 --workers 2

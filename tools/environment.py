@@ -4,7 +4,7 @@
 
 Frameworks disagree about versions, of pytest among others, so each gets an environment of its own below
 build/environments. The native core is not compiled again: what `pip install --editable` put into .venv is linked.
-What an environment needs is in tests/integrations/NAME/requirements.txt.
+What an environment needs is in tests/integrations/NAME/requirements.txt, or in the file given after the name.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def link_lethevec(environment: Path, built: Path) -> None:
     script.chmod(0o755)
 
 
-def main(name: str) -> None:
+def main(name: str, given: str | None = None) -> None:
     """Make it, or bring it up to date."""
-    requirements = ROOT / "tests" / "integrations" / name / "requirements.txt"
+    requirements = ROOT / (given or f"tests/integrations/{name}/requirements.txt")
     if not requirements.exists():
         raise SystemExit(f"expected the name of a folder in tests/integrations with a requirements.txt, got {name!r}")
     environment = ROOT / "build" / "environments" / name
@@ -51,4 +51,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:3])
