@@ -14,6 +14,7 @@ from lethevec.errors import (
     FileError,
     IdError,
     InputError,
+    LethevecError,
     ParameterError,
     UnknownIdError,
     UnsupportedError,
@@ -411,3 +412,13 @@ class TestSearch:
 
 
 ROWS: list[int] = [5097467133668330404, 7946499840895509455, 6218148130439274870, 7663067586859225958]
+
+
+@pytest.mark.parametrize("name", ["subjects", "payloads", "expires"])
+def test_an_array_without_dimensions_is_no_list(make, vectors, name):
+    db = make()
+    with pytest.raises(LethevecError, match=name):
+        db.add(vectors[:1], ids=[1], **{name: np.array(5)})
+    with pytest.raises(LethevecError, match="batches"):
+        db.load(np.array(5))
+    assert len(db) == 0

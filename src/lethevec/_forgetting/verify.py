@@ -95,7 +95,7 @@ def verify(receipt: ReceiptLike, *, key: KeyLike | Iterable[KeyLike]) -> Verific
     >>> bool(verify(made, key=KeyRing.create().public))
     False
     """
-    one = isinstance(key, str | bytes | bytearray) or not isinstance(key, Iterable)
+    one = isinstance(key, str | bytes | bytearray) or not isinstance(key, Iterable) or getattr(key, "ndim", 1) == 0
     publics = [read_public_key(key)] if one else [read_public_key(each) for each in key]  # type: ignore[arg-type,union-attr]
     checked = read_receipt(receipt)
     report = Verification()

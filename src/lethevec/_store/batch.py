@@ -141,7 +141,8 @@ def check_subjects(subjects: Any, n: int) -> list[str | None]:
     """A subject for each record: one for all, or a list with None where there is none."""
     if subjects is None or isinstance(subjects, str):
         subjects = [subjects] * n
-    if not isinstance(subjects, Iterable) or isinstance(subjects, Mapping | bytes):
+    no_list = not isinstance(subjects, Iterable) or isinstance(subjects, Mapping | bytes)
+    if no_list or getattr(subjects, "ndim", 1) == 0:  # such an array calls itself iterable and is not
         raise InputError(f"subjects: expected a list of {n} strings or None, got {type(subjects).__name__}")
     subjects = list(subjects)
     if len(subjects) != n:

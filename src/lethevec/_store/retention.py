@@ -78,7 +78,8 @@ def check_expires(expires: Any, n: int, now: int) -> list[int | None]:
     """A time for each record: one for all, or a list with None where there is none."""
     if expires is None or isinstance(expires, date | timedelta):
         return [_moment(expires, now)] * n
-    if not isinstance(expires, Iterable) or isinstance(expires, Mapping | str | bytes):
+    no_list = not isinstance(expires, Iterable) or isinstance(expires, Mapping | str | bytes)
+    if no_list or getattr(expires, "ndim", 1) == 0:  # such an array calls itself iterable and is not
         raise ParameterError(f"expires: expected {_EXPECTED}, or a list of {n} of these, got {expires!r:.80}")
     given = list(expires)
     if len(given) != n:

@@ -433,11 +433,14 @@ class Store:
         """
         if total is not None:
             integer("total", total, 0, ALL)
-        if not isinstance(batches, Iterable):
-            raise InputError(f"batches: expected mappings with vectors and ids, got {type(batches).__name__}")
+        try:
+            given = iter(batches)
+        except TypeError:  # an array without dimensions calls itself iterable and is not
+            kind = type(batches).__name__
+            raise InputError(f"batches: expected mappings with vectors and ids, got {kind}") from None
         with self._session.guard:
             self._catch_up()
-            added = self._changes.add(map(self._batch, batches), total)
+            added = self._changes.add(map(self._batch, given), total)
             self._after_change()
         return added
 
