@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <shared_mutex>
 
 #include "digest.h"
@@ -12,6 +13,7 @@
 #include "memory/wiped.h"
 #include "parallel.h"
 #include "rows/codes.h"
+#include "rows/fingerprint.h"
 #include "rows/held.h"
 #include "search/search.h"
 
@@ -73,11 +75,13 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
     const Encoder& encoder = *encoder_;
     const int64_t d = encoder.dim;
     if (!rows_.layout().has_codes()) {  // the source makes its own
-        for (int64_t i = 0; i < n; ++i) {
-            double norm = 0.0;
-            active().norms(x + i * d, d, 1, &norm);
-            write_row(rows[i], x + i * d, nullptr, norm, 0.0f);
-        }
+        parallel_for(n, threads, 4 * ENCODE_GROUP, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                double norm = 0.0;
+                active().norms(x + i * d, d, 1, &norm);
+                write_row(rows[i], x + i * d, nullptr, norm, 0.0f);
+            }
+        });
         return;
     }
     encode_each(encoder, x, n, threads, [&](int64_t i, const uint8_t* code, double norm, float factor) {
@@ -167,6 +171,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
     int64_t filed = before;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     std::unique_ptr<Source> copy = source_->copy_for(n);
+    if (!copy && settings_.keep_vectors) source_->foresee_add(rows_, x, ids, n, threads);
     try {
         in_pieces(n, threads, copy || source_->changes_in_pieces(), copy ? nullptr : progress,
                   [&](int64_t from, int64_t count) {
@@ -187,6 +192,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
         file_rows(*copy, x, rows.data(), n, threads, on_copy(progress));
         install(std::move(copy));
     } catch (...) {
+        source_->forget_foreseen();
         take_back(before, filed);
         throw;
     }
@@ -242,6 +248,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
         if (row != Rows::NONE) {
+            source_->foresee_leave(rows_, &row, 1, 1);
             std::unique_lock<FairLock> writing(lock_);
             source_->leave(rows_, &row, 1, 1, nullptr);
             remove_row(row);
@@ -267,6 +274,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_
     const auto count = static_cast<int64_t>(rows.size());
     std::unique_ptr<Source> copy = source_->copy_without(rows_, rows.data(), count, threads, on_copy(progress));
     const bool have_left = copy != nullptr;
+    if (!have_left) source_->foresee_leave(rows_, rows.data(), count, threads);
     if (have_left) install(std::move(copy));
     // From here on nothing stops it: searches may have missed the records already.
     in_pieces(count, 1, have_left || source_->changes_in_pieces(), nullptr, [&](int64_t from, int64_t some) {
@@ -292,6 +300,75 @@ void Index::add_codes(const CodedRecords& records, int64_t threads) {
         throw;
     }
     shown_ = rows_.size();
+}
+
+int64_t Index::load(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+    const FairLock::Change change(lock_);
+    std::unique_lock<FairLock> writing(lock_);
+    std::vector<uint32_t> rows(static_cast<size_t>(n));
+    int64_t known = 0;
+    const int64_t before = rows_.size();
+    for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
+        const uint32_t found = rows_.find(ids[i]);
+        if (found != Rows::NONE && found >= before) throw IdRefused(ids[i], IdRefused::repeated);
+        known += found != Rows::NONE;
+        rows[static_cast<size_t>(i)] = found == Rows::NONE ? rows_.append(ids[i]) : found;
+    }
+    arrangement_ = next_arrangement();
+    encode_rows(x, rows.data(), n, threads);
+    return known;
+}
+
+bool Index::file_loaded(const Image& image, int64_t threads, const Progress& progress) {
+    const FairLock::Change change(lock_);
+    std::unique_lock<FairLock> writing(lock_);
+    std::vector<uint32_t> rest;
+    const bool restored = image.data && restore(image, threads, on_copy(progress), rest);
+    if (!restored) {
+        rest.resize(static_cast<size_t>(rows_.size()));
+        std::iota(rest.begin(), rest.end(), 0);
+    }
+    if (!rest.empty())
+        file_rows(*source_, nullptr, rest.data(), static_cast<int64_t>(rest.size()), threads, on_copy(progress));
+    shown_ = rows_.size();
+    return restored;
+}
+
+// Whether the image is one of these rows, which are filed then; `rest` are the others.
+bool Index::restore(const Image& image, int64_t threads, const Progress& progress, std::vector<uint32_t>& rest) {
+    uint64_t named = 0;
+    if (!settings_.keep_vectors || image.bytes < sizeof named) return false;
+    std::vector<bool> has(static_cast<size_t>(rows_.size()));
+    for (int64_t i = 0; i < image.n; ++i) {
+        if (image.rows[i] >= rows_.size() || has[image.rows[i]]) return false;
+        has[image.rows[i]] = true;
+    }
+    std::memcpy(&named, image.data, sizeof named);
+    if (fingerprint(rows_, image.rows, image.n, threads) != named) return false;
+    const NewRows added(rows_, image.rows, image.n, nullptr, *encoder_);
+    if (!source_->restore(added, image.data + sizeof named, image.bytes - sizeof named, threads, progress))
+        return false;
+    for (uint32_t row = 0; row < rows_.size(); ++row)
+        if (!has[row]) rest.push_back(row);
+    return true;
+}
+
+std::vector<uint8_t> Index::image(const int64_t* ids, int64_t n, int64_t threads) const {
+    std::shared_lock<FairLock> reading(lock_);
+    if (!settings_.keep_vectors || n != shown_) return {};
+    std::vector<uint32_t> rows(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
+        rows[static_cast<size_t>(i)] = find(ids[i]);
+        if (rows[static_cast<size_t>(i)] == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
+    }
+    std::vector<uint8_t> made = source_->image(rows_, rows.data(), n);
+    if (made.empty()) return made;
+    const uint64_t named = fingerprint(rows_, rows.data(), n, threads);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&named);
+    made.insert(made.begin(), bytes, bytes + sizeof named);
+    return made;
 }
 
 void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress) {
@@ -331,10 +408,17 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
     const Search::Of searched = {rows_, *source_, *encoder_, settings_.metric};
     std::mutex adding;
     SearchWork total;
-    parallel_for(request.n, request.threads, 1, [&](int64_t begin, int64_t end) {
+    // Queries take their turns in pieces: a core that others use as well does fewer of them.
+    const int64_t threads = std::max<int64_t>(1, std::min(request.threads, request.n));
+    const int64_t even = (request.n + threads - 1) / threads, pieces_each = threads > 1 ? 8 : 1;
+    const int64_t piece =
+        std::min(even, std::max<int64_t>(source_->queries_together(rows_), (even + pieces_each - 1) / pieces_each));
+    std::atomic<int64_t> next{0};
+    parallel_for(threads, threads, 1, [&](int64_t, int64_t) {
         Search search(searched, allowed);
-        search.nearest(request.queries + begin * dim_, end - begin, request.k, request.effort,
-                       answers.ids + begin * request.k, answers.distances + begin * request.k);
+        for (int64_t begin; (begin = next.fetch_add(piece)) < request.n;)
+            search.nearest(request.queries + begin * dim_, std::min(piece, request.n - begin), request.k,
+                           request.effort, answers.ids + begin * request.k, answers.distances + begin * request.k);
         std::lock_guard<std::mutex> turn(adding);
         total += search.work();
     });

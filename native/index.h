@@ -58,6 +58,14 @@ struct CodedRecords {
     const float *norms = nullptr, *factors = nullptr;
 };
 
+// What a store has kept of an index's source, and the rows that it is of. Null where there is none.
+struct Image {
+    const uint8_t* data = nullptr;
+    size_t bytes = 0;
+    const uint32_t* rows = nullptr;
+    int64_t n = 0;
+};
+
 // An id that a call cannot use: already present, absent, or given twice.
 struct IdRefused : std::runtime_error {
     enum Why { present, absent, repeated };
@@ -80,6 +88,19 @@ public:
                    const Progress& progress = nullptr);
     // Codes as `export_codes` gave them.
     void add_codes(const CodedRecords& records, int64_t threads);
+    // --- Many records for an index that is being made, which nobody else uses yet. When one of these throws, all that
+    // can be done with the index is to drop it.
+
+    // Rows that no search finds before `file_loaded`. A record that is there gets this vector; returns how many were.
+    // Throws IdRefused where an id is given twice.
+    int64_t load(const float* x, const int64_t* ids, int64_t n, int64_t threads);
+    // Files every row. With an image, those of these numbers (of rows, in the order in which they were loaded) as it
+    // says, where it is one of them; returns whether it is.
+    bool file_loaded(const Image& image, int64_t threads, const Progress& progress);
+    // What `file_loaded` takes for an index with the same configuration into which the same records were loaded in this
+    // order. Empty where it would be no faster. These are all records there are.
+    std::vector<uint8_t> image(const int64_t* ids, int64_t n, int64_t threads) const;
+
     // All codes for another gain. They are made while searches use the old ones, and exchanged at once.
     void reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress);
 
@@ -136,6 +157,7 @@ private:
     void append_rows(const int64_t* ids, int64_t n, int64_t before, uint32_t* rows);
     // Takes rows at the end back, those from `filed` on without asking the source to let them go.
     void take_back(int64_t before, int64_t filed);
+    bool restore(const Image& image, int64_t threads, const Progress& progress, std::vector<uint32_t>& rest);
     void remove_row(uint32_t row);
     // The last row, which no source knows.
     void drop_last_row();

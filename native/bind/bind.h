@@ -40,12 +40,14 @@ int64_t columns(const A& array) {
     return static_cast<int64_t>(array.shape(1));
 }
 
+void bind_bodies(nb::module_& module);
 void bind_filters(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_hashing(nb::module_& module);
 void bind_index(nb::module_& module);
 void bind_pivots(nb::module_& module);
 void bind_search(nb::module_& module);
+void bind_stored(nb::module_& module);
 void bind_tables(nb::module_& module);
 void bind_testing(nb::module_& module);
 

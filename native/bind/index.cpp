@@ -195,6 +195,40 @@ void bind_index(nb::module_& module) {
             "codes"_a.noconvert(), "norms"_a.noconvert(), "factors"_a.noconvert(), "ids"_a.noconvert(), "threads"_a = 1,
             "x"_a.none() = nb::none())
         .def(
+            "load",
+            [](Index& self, Vectors x, Ids ids, int64_t threads) {
+                expect(rows(x) == rows(ids) && columns(x) == self.dim(), "x, ids: wrong shape");
+                int64_t known = 0;
+                Refusal refusal = refusing([&] { known = self.load(x.data(), ids.data(), rows(x), threads); });
+                return std::make_pair(known, refusal);
+            },
+            "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a,
+            "Records that no search finds before `file_loaded`; how many were there already.")
+        .def(
+            "file_loaded",
+            [](Index& self, std::optional<nb::bytes> image, std::optional<Array<const uint32_t, 1>> of, int64_t threads,
+               const Report& progress) {
+                expect(image.has_value() == of.has_value(), "image, rows: expected both or none");
+                Image given;
+                if (image)
+                    given = {reinterpret_cast<const uint8_t*>(image->c_str()), image->size(), of->data(), rows(*of)};
+                Unlocked released;
+                return self.file_loaded(given, threads, reporting(progress));
+            },
+            "image"_a.none(), "rows"_a.none(), "threads"_a, "progress"_a.none() = nb::none(),
+            "Files all records that were loaded, by an image of some rows if it is one; whether it is.")
+        .def(
+            "image",
+            [](const Index& self, Ids ids, int64_t threads) {
+                std::vector<uint8_t> made;
+                {
+                    Unlocked released;
+                    made = self.image(ids.data(), rows(ids), threads);
+                }
+                return nb::bytes(reinterpret_cast<const char*>(made.data()), made.size());
+            },
+            "ids"_a.noconvert(), "threads"_a)
+        .def(
             "reencode",
             [](Index& self, std::shared_ptr<Encoder> encoder, int64_t threads, const Report& progress) {
                 Unlocked released;

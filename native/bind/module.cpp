@@ -28,9 +28,11 @@ NB_MODULE(_core, module) {
     bind_hashing(module);
     bind_filters(module);
     bind_index(module);
+    bind_stored(module);
     bind_tables(module);
     bind_pivots(module);
     bind_graph(module);
     bind_search(module);
+    bind_bodies(module);
     bind_testing(module);
 }

@@ -18,7 +18,7 @@ void bind_pivots(nb::module_& module) {
             [](PivotSettings* self, std::shared_ptr<Encoder> encoder, const std::string& metric, uint64_t k0,
                uint64_t k1, int64_t cell_size, int64_t probes, bool refine) {
                 expect(encoder->family == Family::progressive, "encoder: not progressive");
-                expect(cell_size >= 2, "cell_size: out of range");
+                expect(cell_size == 0 || cell_size >= 2, "cell_size: out of range");
                 expect(probes >= 0, "probes: out of range");
                 auto* made = new (self) PivotSettings();
                 made->encoder = std::move(encoder);

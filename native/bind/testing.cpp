@@ -105,7 +105,7 @@ void bind_testing(nb::module_& module) {
         "scan_plan",
         [](int64_t k, double effort) {
             const ScanPlan plan = plan_scan(k, effort);
-            return std::make_tuple(plan.reference, plan.missed, plan.further);
+            return std::make_tuple(plan.reference, plan.missed, plan.most, plan.further);
         },
         "k"_a, "effort"_a, "How much a search that scans looks at, where errors are known.");
     testing.def("scan_survivors", &scan_survivors, "records"_a, "allowed"_a, "k"_a, "effort"_a, "staged"_a,

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
+
+#include "kernels/dispatch.h"
 
 namespace lethevec::filters {
 
@@ -20,16 +23,37 @@ uint64_t packed(const uint8_t* flags) {
     return bits;
 }
 
+constexpr int FEW_ROWS = 8;  // of a word, that are looked at one by one
+
 template <class T, class Passes>
 void keep_words(const T* codes, int64_t rows, uint64_t* mask, Passes passes) {
     const int64_t words = words_for(rows);
     for (int64_t w = 0; w < words; ++w) {
         if (!mask[w]) continue;
+        if (__builtin_popcountll(mask[w]) <= FEW_ROWS) {
+            uint64_t kept = 0;
+            for (uint64_t left = mask[w]; left; left &= left - 1) {
+                const int j = __builtin_ctzll(left);
+                kept |= static_cast<uint64_t>(passes(codes[64 * w + j])) << j;
+            }
+            mask[w] = kept;
+            continue;
+        }
         alignas(64) uint8_t flags[64];
         const T* from = codes + 64 * w;
         for (int j = 0; j < 64; ++j) flags[j] = passes(from[j]);
         mask[w] &= packed(flags);
     }
+}
+
+void keep_range(const uint8_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask) {
+    active().keep_between8(codes, words, low, high, mask);
+}
+void keep_range(const uint16_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask) {
+    active().keep_between16(codes, words, low, high, mask);
+}
+void keep_range(const uint32_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask) {
+    active().keep_between32(codes, words, low, high, mask, nullptr);
 }
 
 }  // namespace
@@ -245,6 +269,12 @@ void Column::keep(const Choice& choice, uint64_t* mask) const {
         keep_pairs([&](uint32_t code) { return choice.has(code); }, mask);
         return;
     }
+    if (width_ == 1) {
+        uint8_t chosen[256] = {};
+        for (uint32_t code = 1; code < std::min<uint32_t>(choice.codes, 256); ++code) chosen[code] = choice.has(code);
+        active().keep_chosen8(narrow_.at(0), words_for(rows_), chosen, mask);
+        return;
+    }
     with_codes([&](const auto* codes) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(codes)>>;
         // What does not fit is no row's code: it counts as the first once more.
@@ -269,7 +299,7 @@ void Column::keep(const Choice& choice, uint64_t* mask) const {
             else
                 keep_words(codes, rows_, mask, [=](T code) { return bytes[code]; });
         } else if (distinct == 1) {
-            keep_words(codes, rows_, mask, [=](T code) { return static_cast<uint8_t>(code == a); });
+            keep_range(codes, words_for(rows_), a, a, mask);
         } else {
             keep_words(codes, rows_, mask, [=](T code) {
                 return static_cast<uint8_t>((code == a) | (code == b) | (code == c) | (code == d));
@@ -281,17 +311,9 @@ void Column::keep(const Choice& choice, uint64_t* mask) const {
 void Column::keep_present(uint64_t* mask) const {
     if (!dense_) return keep_pairs([](uint32_t) { return true; }, mask);
     with_codes([&](const auto* codes) {
-        keep_words(codes, rows_, mask, [](auto code) { return static_cast<uint8_t>(code != 0); });
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(codes)>>;
+        keep_range(codes, words_for(rows_), 1, std::numeric_limits<T>::max(), mask);
     });
-}
-
-void keep_between(const uint32_t* keys, int64_t rows, uint32_t low, uint32_t high, uint64_t* mask) {
-    const uint32_t span = high - low;
-    keep_words(keys, rows, mask, [=](uint32_t key) { return static_cast<uint8_t>(key - low <= span); });
-}
-
-void keep_either(const uint32_t* keys, int64_t rows, uint32_t first, uint32_t second, uint64_t* mask) {
-    keep_words(keys, rows, mask, [=](uint32_t key) { return static_cast<uint8_t>((key == first) | (key == second)); });
 }
 
 int64_t Column::bytes(int64_t rows, int64_t count, int64_t live) {

@@ -87,9 +87,4 @@ private:
     Growing<Pair> pairs_;
 };
 
-// Rows whose number in `keys` lies between two, both included. `mask` as in Column::keep.
-void keep_between(const uint32_t* keys, int64_t rows, uint32_t low, uint32_t high, uint64_t* mask);
-// Those with one of two numbers.
-void keep_either(const uint32_t* keys, int64_t rows, uint32_t first, uint32_t second, uint64_t* mask);
-
 }  // namespace lethevec::filters

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "kernels/dispatch.h"
+
 namespace lethevec::filters {
 
 namespace {
@@ -119,10 +121,9 @@ void Field::keep_by_keys(const Condition& condition, uint64_t* mask) const {
         std::fill_n(mask, words, uint64_t{0});
         return;
     }
-    keep_between(keys_.at(0), rows, low, high, mask);
     // Values with the key of a bound may lie on either side of it.
-    std::vector<uint64_t> close(mask, mask + words);
-    keep_either(keys_.at(0), rows, low, high, close.data());
+    std::vector<uint64_t> close(static_cast<size_t>(words));
+    active().keep_between32(keys_.at(0), words, low, high, mask, close.data());
     constexpr size_t REMEMBERED = 256;
     uint32_t codes[REMEMBERED] = {};
     bool results[REMEMBERED] = {};

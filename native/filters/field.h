@@ -43,7 +43,7 @@ public:
     void raw_memory(std::vector<uint8_t>& all) const;
 
 private:
-    static constexpr int64_t KEYED_FROM = 4096;  // values that have an order, from which on rows have keys
+    static constexpr int64_t KEYED_FROM = 255;  // values that have an order, from which on rows have keys
 
     Choice choose(const Condition& condition) const;
     bool by_keys(const Condition& condition) const;

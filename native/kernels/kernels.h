@@ -61,16 +61,23 @@ enum KeyKind : int32_t { KEY_SCORE, KEY_IP, KEY_L2 };
 // Blocks that are scanned: codes in pairs of blocks, norms of all rows (unused for KEY_SCORE), their classes (used
 // where there are norms and a code is one chunk), and a word per block with the bits of the rows that may be found,
 // null for all.
+//
+// Where `scores` is not null, it has room for a number of each row, in the order of rows: a byte where a code is one
+// chunk, two otherwise. The scan writes the scores there. Where they are `scored` already, it reads them and no codes,
+// and leaves zeros: to look for other rows than before takes a small part of the time then.
 struct ScannedBlocks {
     const uint8_t* codes;
     const float* norms;
     const uint8_t* classes;
     const uint32_t* masks;
     int64_t blocks;
+    void* scores = nullptr;
+    bool scored = false;
 };
 
 // What a scan found: rows (counted from the first block's), their scores and, unless the score is the key, their norms.
-// Has room for all rows that are scanned; what lies past those found is undefined.
+// Has room for all rows that are scanned and FOUND_MORE; what lies past those found is undefined.
+constexpr int64_t FOUND_MORE = 16;
 struct Found {
     uint32_t* rows;
     uint16_t* scores;
@@ -122,6 +129,20 @@ struct MeanQuery {
     const uint8_t* numbers;  // at most 127
     int64_t groups;
     float step, share;
+};
+
+// Centres of the source "pivots" in whole numbers, and a row likewise; see rounded.h. `small` is (panels, groups,
+// MEANS, 4), all others (panels, MEANS).
+struct RoundedView {
+    const int8_t* small;
+    int64_t groups;
+    const int32_t* shifts;
+    const float *steps, *squares, *norms, *errors;
+    int64_t panels;
+};
+struct RoundedRow {
+    const uint8_t* numbers;  // at most 127
+    float twice_step, by_norm, by_error;
 };
 
 // A run of a bucket of the source "tables": signatures as codes above, in pairs of blocks, or up to BLOCK rows in a
@@ -178,6 +199,8 @@ constexpr int64_t CELL_AHEAD = 10;      // pairs after the last that are asked f
 constexpr int64_t PANEL = 16;           // centres whose coordinates lie side by side: (panel, d, PANEL)
 constexpr int64_t MEANS = 16;  // cells whose means lie side by side: (block, groups of four coordinates, MEANS, 4)
 
+struct Walk;  // walk.h
+
 struct Kernels {
     const char* name;
     int lanes;
@@ -220,6 +243,10 @@ struct Kernels {
     // (base + adds_r) - scales_r * ((2 score_r - half) * unit). Returns a bit for each that is at most `limit`.
     uint32_t (*edge_estimates)(const ScanQuery& query, const EdgeBlock& block, float base, float unit, float limit,
                                float* out);
+    // Puts the neighbours in a block of a vertex at squared distance `base` into the pool of a walk; see walk.h.
+    // Returns a bit for each that it has left to the caller, with all estimates in `walk`: those that are as far as
+    // others.
+    uint32_t (*look_at_edges)(Walk& walk, const uint8_t* block, float base);
     // Bits that differ, for n codes of `words` words of 64 bits.
     void (*hamming)(const uint64_t* query, const uint64_t* codes, int64_t words, int64_t n, uint32_t* out);
     // For each query the rows that differ from it in at most its limit of bits, ascending.
@@ -231,6 +258,13 @@ struct Kernels {
     void (*dots)(const float* rows, int64_t n, const float* with, int64_t d, float* out);
     // (step * steps_c) * (sum_j query_j mean_cj - shifts_c) of each cell, less share * squares_c where a share counts.
     void (*mean_keys)(const MeanQuery& query, const MeanView& means, float* keys);
+    // squares_c - by_norm * norms_c - by_error * errors_c - twice_step * steps_c * (sum_j row_j small_cj - shifts_c) of
+    // n rows: out is (n, panels * MEANS). Rounding is not the same everywhere: only for bounds.
+    void (*centre_bounds)(const RoundedView& centres, const RoundedRow* rows, int64_t n, float* out);
+    // The first number from `from` on that is not greater than `most`; n where there is none.
+    int64_t (*first_within)(const float* numbers, int64_t from, int64_t n, float most);
+    // The smallest of n numbers; infinity where there are none.
+    float (*least)(const float* numbers, int64_t n);
     // At least `wanted` of the cells whose sizes are not zero, those with the largest keys, ascending; returns how
     // many. There must be as many.
     int64_t (*choose_cells)(const float* keys, const uint32_t* sizes, int64_t n, int64_t wanted, uint32_t* out);
@@ -259,6 +293,14 @@ struct Kernels {
     float (*greatest_size)(const float* values, int64_t n);
     int32_t (*whole_sizes)(const float* values, int64_t n, double scale, int32_t* out);
     void (*sign_words)(const float* values, int64_t n, uint32_t* words);
+    // Of `words` words of 64 rows, a bit each: those in `mask` stay whose number lies between two, both included. There
+    // are 64 numbers for each word. `edges`, if not null, gets those that stay and have one of the two.
+    void (*keep_between8)(const uint8_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask);
+    void (*keep_between16)(const uint16_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask);
+    void (*keep_between32)(const uint32_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask,
+                           uint64_t* edges);
+    // Those whose number is chosen: 256 bytes, each 0 or 1.
+    void (*keep_chosen8)(const uint8_t* codes, int64_t words, const uint8_t* chosen, uint64_t* mask);
     // Adds the keystream of a 32-byte key to 1024 sums; see expand.cpp for their order.
     void (*expand)(const uint8_t* key, uint16_t* sums);
     // The activation alone, for the test of its error.

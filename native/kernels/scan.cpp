@@ -111,20 +111,75 @@ LETHEVEC_INLINE uint32_t reach(const Task& task, const uint16_t* scores, [[maybe
 template <bool KEYED, class Score>
 constexpr bool UNSETTLED = KEYED && FILTERED && sizeof(Score) == 1;
 
+// Which pairs of a tile have a row that reached the threshold. Mostly few have.
+LETHEVEC_INLINE uint32_t pairs_reached(const uint32_t* reached, int64_t blocks) {
+    uint32_t pairs = 0;
+    int64_t b = 0;
+#if defined(LETHEVEC_ISA_AVX512)
+    for (; b + 16 <= blocks; b += 16) {
+        const __m512i masks = _mm512_loadu_si512(reached + b);
+        pairs |= static_cast<uint32_t>(_mm512_test_epi64_mask(masks, masks)) << b / 2;
+    }
+#endif
+    for (; b < blocks; ++b) pairs |= static_cast<uint32_t>(reached[b] != 0) << b / 2;
+    return pairs;
+}
+
+#if defined(LETHEVEC_ISA_AVX512)
+
+// The rows of a tile that reach the threshold, and their eight-bit scores. Those of a pair are packed in a register: a
+// pair rarely has more than sixteen, which are written whether it has as many or not.
+template <bool KEYED>
+LETHEVEC_INLINE int64_t take_packed(const uint32_t* reached, int64_t blocks, int64_t first, const uint8_t* scores,
+                                    const float* norms, Found found, int64_t count) {
+    alignas(64) uint8_t numbers[PAIR];
+    for (int i = 0; i < PAIR; ++i) numbers[i] = static_cast<uint8_t>(i);
+    const __m512i all = _mm512_load_si512(numbers);
+    for (uint32_t pairs = pairs_reached(reached, blocks); pairs; pairs &= pairs - 1) {
+        const int64_t b = 2 * __builtin_ctz(pairs), row = first + b * BLOCK;
+        const uint64_t mask = reached[b] | static_cast<uint64_t>(b + 1 < blocks ? reached[b + 1] : 0) << 32;
+        const __m512i own = _mm512_maskz_loadu_epi8(mask, scores + b * BLOCK);
+        __m512i rows = _mm512_maskz_compress_epi8(mask, all), packed = _mm512_maskz_compress_epi8(mask, own);
+        // Norms are not read otherwise, so they come from afar: by the time they are looked at they are here.
+        if (KEYED) __builtin_prefetch(norms + b * BLOCK + __builtin_ctzll(mask), 0, 2);
+        const auto many = static_cast<int64_t>(__builtin_popcountll(mask));
+        for (int64_t k = 0;;) {
+            const __m512i wide = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(rows));
+            _mm512_storeu_si512(found.rows + count + k,
+                                _mm512_add_epi32(wide, _mm512_set1_epi32(static_cast<int>(row))));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(found.scores + count + k),
+                                _mm256_cvtepu8_epi16(_mm512_castsi512_si128(packed)));
+            if ((k += 16) >= many) break;
+            rows = _mm512_alignr_epi32(rows, rows, 4);
+            packed = _mm512_alignr_epi32(packed, packed, 4);
+        }
+        count += many;
+    }
+    return count;
+}
+
+#endif
+
 // The rows of a tile that reach the threshold. How many a pair of blocks has cannot be predicted, but it is rarely more
 // than two: so many are taken without a look at how many there are.
 template <bool KEYED, class Score>
 LETHEVEC_INLINE int64_t take(const uint32_t* reached, int64_t blocks, int64_t first, const Score* scores,
                              const float* norms, Found found, int64_t count) {
+#if defined(LETHEVEC_ISA_AVX512)
+    if (sizeof(Score) == 1)
+        return take_packed<KEYED>(reached, blocks, first, reinterpret_cast<const uint8_t*>(scores), norms, found,
+                                  count);
+#endif
     constexpr int64_t AT_ONCE = 2;
     uint16_t places[TILE * BLOCK + AT_ONCE];
     int64_t n = 0;
-    for (int64_t b = 0; b < blocks; b += 2) {
+    for (uint32_t pairs = pairs_reached(reached, blocks); pairs; pairs &= pairs - 1) {
+        const int64_t b = 2 * __builtin_ctz(pairs);
         uint64_t mask = reached[b] | static_cast<uint64_t>(b + 1 < blocks ? reached[b + 1] : 0) << 32;
         const auto many = static_cast<int64_t>(__builtin_popcountll(mask));
-        // The bit above all is for when there are none.
-        places[n] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask | uint64_t{1} << 63));
+        places[n] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask));
         mask &= mask - 1;
+        // The bit above all is for when there is no second.
         places[n + 1] = static_cast<uint16_t>(b * BLOCK + __builtin_ctzll(mask | uint64_t{1} << 63));
         for (int64_t k = AT_ONCE; k < many; ++k) {
             mask &= mask - 1;
@@ -224,35 +279,50 @@ LETHEVEC_INLINE void scan_group(const Task& task, const ScannedBlocks& view, int
         reached[i] = 0;
     }
     if (any == 0) return;
-    score_group<N>(task.query, view.codes + place_in_pairs(b, task.query.bytes), scores);
+    if (!view.scored) score_group<N>(task.query, view.codes + place_in_pairs(b, task.query.bytes), scores);
     for (int i = 0; i < N; ++i) {
         const int64_t row = (b + i) * BLOCK;
         reached[i] = masks[i] & reach<KEYED>(task, scores + i * BLOCK, view.norms + row, view.classes + row);
     }
 }
 
+// Where the scores of a tile are: those of all rows are kept where there is room for them.
+template <class Score>
+LETHEVEC_INLINE Score* scores_of(const ScannedBlocks& view, int64_t block, Score* otherwise) {
+    return view.scores ? static_cast<Score*>(view.scores) + block * BLOCK : otherwise;
+}
+
+// They have been looked at for the last time.
+template <class Score>
+LETHEVEC_INLINE void drop_scores(const ScannedBlocks& view, Score* scores, int64_t blocks) {
+    if (view.scored) __builtin_memset(scores, 0, static_cast<uint64_t>(blocks * BLOCK) * sizeof(Score));
+}
+
 template <bool KEYED, class Score>
 LETHEVEC_INLINE int64_t scan_all(const Task& task, const ScannedBlocks& view, Found found) {
-    alignas(64) Score scores[TILE * BLOCK];
+    alignas(64) Score own[TILE * BLOCK];
     uint32_t reached[TILE];
     int64_t count = 0;
     for (int64_t from = 0; from < view.blocks; from += TILE) {
         const int64_t n = view.blocks - from < TILE ? view.blocks - from : TILE;
+        Score* scores = scores_of(view, from, own);
         int64_t i = 0;
         for (; i + TOGETHER <= n; i += TOGETHER)
             scan_group<KEYED, TOGETHER>(task, view, from + i, scores + i * BLOCK, reached + i);
         for (; i < n; ++i) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
         count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
+        drop_scores(view, scores, n);
     }
     return keep_reaching<KEYED, Score>(task, view.norms, found, count);
 }
 
 #if defined(LETHEVEC_ISA_AVX512)
 
-// The same for eight-bit scores with wide tables and without masks, pair by pair.
+// The same for eight-bit scores with wide tables and without masks, pair by pair. With 0 bytes, of scores that are
+// there.
 template <bool KEYED, int BYTES>
 LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const ScannedBlocks& view, Found found) {
-    alignas(64) uint8_t scores[TILE * BLOCK];
+    alignas(64) uint8_t own[TILE * BLOCK];
     alignas(64) uint32_t reached[TILE];
     const uint8_t *tables = task.query.wide, *at = view.codes, *classes = view.classes;
     const __m512i base = _mm512_set1_epi8(static_cast<char>(task.filter.base));
@@ -261,24 +331,32 @@ LETHEVEC_INLINE int64_t scan_pairs(const Task& task, const ScannedBlocks& view, 
     int64_t count = 0;
     for (int64_t from = 0; from < view.blocks; from += TILE) {
         const int64_t n = view.blocks - from < TILE ? view.blocks - from : TILE;
+        uint8_t* scores = scores_of(view, from, own);
         int64_t i = 0;
         for (; i + 2 <= n; i += 2, at += BYTES * PAIR, classes += PAIR) {
-            const __m512i sums = pair_scores<BYTES>(tables, at);
-            _mm512_store_si512(scores + i * BLOCK, sums);
+            __m512i sums;
+            if constexpr (BYTES > 0) {
+                sums = pair_scores<BYTES>(tables, at);
+                _mm512_storeu_si512(scores + i * BLOCK, sums);
+            } else {
+                sums = _mm512_loadu_si512(scores + i * BLOCK);
+            }
             const __mmask64 mask = _mm512_cmpge_epu8_mask(sums, KEYED ? least_scores(base, table, classes) : whole);
             _store_mask64(reinterpret_cast<__mmask64*>(reached + i), mask);
         }
         if (i < n) scan_group<KEYED, 1>(task, view, from + i, scores + i * BLOCK, reached + i);
         count = take<KEYED>(reached, n, from * BLOCK, scores, view.norms + from * BLOCK, found, count);
+        drop_scores(view, scores, n);
     }
     return keep_reaching<KEYED, uint8_t>(task, view.norms, found, count);
 }
 
 template <bool KEYED>
 int64_t scan_wide(const Task& task, const ScannedBlocks& view, Found found) {
-    switch (task.query.bytes) {
+    switch (view.scored ? 0 : task.query.bytes) {
 #define LETHEVEC_SCAN_PAIRS(BYTES) \
     case BYTES: return scan_pairs<KEYED, BYTES>(task, view, found);
+        LETHEVEC_SCAN_PAIRS(0)
         LETHEVEC_SCAN_PAIRS(1)
         LETHEVEC_SCAN_PAIRS(2)
         LETHEVEC_SCAN_PAIRS(3)
@@ -358,7 +436,11 @@ int64_t scan(const ScanQuery& query, KeyKind kind, const ScannedBlocks& scanned,
     const ScannedBlocks view = scanned;  // a copy, which nothing that is written can change
     if (kind == KEY_SCORE && threshold > 0.0f) {
         // Scores are whole: reaching the threshold is reaching the next whole number.
-        if (threshold > static_cast<float>(query.half)) return 0;
+        // None reaches more than all weights. Where scores are to be kept or dropped, it is asked all the same.
+        if (threshold > static_cast<float>(query.half)) {
+            if (scanned.scores) scan(query, kind, scanned, static_cast<float>(query.half), found);
+            return 0;
+        }
         task.whole = static_cast<uint32_t>(threshold);
         if (static_cast<float>(task.whole) < threshold) ++task.whole;
     }

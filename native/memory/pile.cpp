@@ -34,25 +34,7 @@ void free_single(uint8_t* memory) {
     std::free(raw);
 }
 
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-
-constexpr bool REGIONS = true;
-
-// On a large page's boundary: what lies before and after it is given back.
-uint8_t* map_region(int64_t bytes) {
-    const auto asked = static_cast<size_t>(bytes + LARGE_PAGE);
-    void* raw = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED) throw std::bad_alloc();
-    auto* from = static_cast<uint8_t*>(raw);
-    const size_t page = LARGE_PAGE, before = (page - reinterpret_cast<uintptr_t>(from) % page) % page;
-    uint8_t* memory = from + before;
-    if (before) munmap(from, before);
-    munmap(memory + bytes, page - before);
-    madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a wish
-    return memory;
-}
-
-void unmap_region(uint8_t* memory, int64_t bytes) { munmap(memory, static_cast<size_t>(bytes)); }
+#if defined(__linux__)
 
 // A piece will be filled from end to end: its pages are had in one call, where each would be a fault of its own. Again
 // a wish.
@@ -77,9 +59,6 @@ void give_back(uint8_t* memory, int64_t bytes) {
 
 #else
 
-constexpr bool REGIONS = false;
-uint8_t* map_region(int64_t) { throw std::bad_alloc(); }
-void unmap_region(uint8_t*, int64_t) {}
 void have_pages(uint8_t*, int64_t) {}
 void give_back(uint8_t*, int64_t) {}
 
@@ -88,7 +67,7 @@ void give_back(uint8_t*, int64_t) {}
 }  // namespace
 
 Pile::Pile(int64_t bytes, int64_t small)
-    : bytes_(bytes), alone_(REGIONS ? (small + bytes - 1) / bytes : std::numeric_limits<int64_t>::max()) {}
+    : bytes_(bytes), alone_(MAPS_PAGES ? (small + bytes - 1) / bytes : std::numeric_limits<int64_t>::max()) {}
 
 Pile::~Pile() {
     for (int64_t piece = 0; piece < size_; ++piece) wipe(at(piece), static_cast<size_t>(bytes_));
@@ -110,7 +89,7 @@ void Pile::make(int64_t piece) {
         singles_.push_back(allocate(bytes_));
     } else if ((piece - alone_) % in_region() == 0) {
         regions_.reserve(regions_.size() + 1);
-        regions_.push_back(map_region(region_bytes()));
+        regions_.push_back(static_cast<uint8_t*>(map_pages(region_bytes())));
     }
     if (piece >= alone_) have_pages(at(piece), bytes_);
 }
@@ -120,7 +99,7 @@ void Pile::release(int64_t piece) {
         free_single(singles_.back());
         singles_.pop_back();
     } else if ((piece - alone_) % in_region() == 0) {
-        unmap_region(regions_.back(), region_bytes());
+        unmap_pages(regions_.back(), region_bytes());
         regions_.pop_back();
     } else {
         give_back(at(piece), bytes_);

@@ -55,7 +55,7 @@ void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_
             Sought& sought = all[static_cast<size_t>(i)];
             if (keeps_vectors_) {
                 filter(sought);
-                rerank(sought);
+                if (!sought.candidates.measured) rerank(sought);
             } else {
                 estimate(sought);
             }
@@ -105,7 +105,7 @@ void Search::filter(Sought& sought) {
     find_keys(sought, false);
     const std::vector<float>& keys = memory_->keys;
     const float threshold = found.judged ? found.least : kernels_.largest(keys.data(), found.reference, found.rank);
-    size_t kept = found.judged ? static_cast<size_t>(found.reference) : 0;
+    size_t kept = found.known();
     for (size_t i = kept; i < found.rows.size(); ++i) {  // without a branch: what stays cannot be predicted
         found.rows[kept] = found.rows[i];
         kept += keys[i] >= threshold;
@@ -118,17 +118,18 @@ void Search::estimate(Sought& sought) {
     if (sought.candidates.distances.empty()) find_keys(sought, true);
 }
 
-// Their true distances.
+// Their true distances, where they are not known.
 void Search::rerank(Sought& sought) {
     const int64_t d = rows_.layout().dim;
     const float* q = sought.query.vector.data();
     const std::vector<uint32_t>& found = sought.candidates.rows;
     // As many vectors on their way as leave room for others in the cache that they come to.
-    const size_t n = found.size(), ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / (4 * d)));
+    const size_t n = found.size(), from = sought.candidates.known(),
+                 ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / (4 * d)));
     sought.candidates.distances.resize(n);
     float* distances = sought.candidates.distances.data();
-    for (size_t i = 0; i < std::min(ahead, n); ++i) ask_for(found[i]);
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = from; i < std::min(from + ahead, n); ++i) ask_for(found[i]);
+    for (size_t i = from; i < n; ++i) {
         if (i + ahead < n) ask_for(found[i + ahead]);
         const uint32_t row = found[i];
         const float* x = rows_.vector(row);
@@ -166,7 +167,8 @@ void Search::answer(int64_t k, int64_t* ids, float* distances) {
     hits.clear();
 }
 
-// The keys of candidates by their whole codes, larger is nearer, and the distances that these stand for.
+// The keys of candidates by their whole codes, larger is nearer, and the distances that these stand for. Those whose
+// true distances are known are left out.
 void Search::find_keys(Sought& sought, bool want_distances) {
     const auto n = static_cast<int64_t>(sought.candidates.rows.size());
     work_ += {0, n, 0, n * rows_.layout().rest_bytes()};
@@ -178,10 +180,11 @@ void Search::find_keys(Sought& sought, bool want_distances) {
     const float* norms = found.norms.data();
     memory_->keys.resize(static_cast<size_t>(n));
     float* keys = memory_->keys.data();
+    const auto known = static_cast<int64_t>(found.known());
     if (query.kind == KEY_SCORE)
-        std::copy_n(estimates, n, keys);
+        std::copy(estimates + known, estimates + n, keys + known);
     else
-        for (int64_t i = 0; i < n; ++i) keys[i] = query.key(estimates[i], norms[i]);
+        for (int64_t i = known; i < n; ++i) keys[i] = query.key(estimates[i], norms[i]);
     if (!want_distances) return;
     found.distances.resize(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i)
@@ -205,7 +208,8 @@ void Search::compare_tails(Sought& sought) {
     constexpr size_t TOGETHER = 4096;
     const TailView tail = {query.tail.signs.data(), query.tail.weights.data(), rows_.layout().tail_words};
     const uint32_t** tails = memory_->tails.data();
-    for (size_t from = 0; from < n; from += TOGETHER) {
+    const size_t known = found.known();
+    for (size_t from = known; from < n; from += TOGETHER) {
         const size_t to = std::min(n, from + TOGETHER);
         for (size_t i = from; i < to; ++i) {
             tails[i] = rows_.tail(found.rows[i]);
@@ -219,7 +223,7 @@ void Search::compare_tails(Sought& sought) {
     const int32_t sum = query.tail.sum;
     const auto unit = static_cast<float>(query.tail.unit);
     float* factors = memory_->factors.data();
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = known; i < n; ++i) {
         const float rest = static_cast<float>(sum - 2 * static_cast<int32_t>(differ[i])) * unit;
         factors[i] = (partial[i] + rest) * factors[i];
     }

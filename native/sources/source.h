@@ -24,15 +24,15 @@ using Progress = std::function<void(int64_t)>;
 // Rows that were filled in and are to be found from now on.
 class NewRows {
 public:
-    // `x` has their vectors, (n, dim). Where it is null, vectors are not kept, and `encoder` decodes the codes of the
-    // rows: a snapshot has nothing else to make a structure from again.
+    // `x` has their vectors, (n, dim). Where it is null, the rows have them; or vectors are not kept, and `encoder`
+    // decodes the codes of the rows: a snapshot has nothing else to make a structure from again.
     NewRows(const Rows& rows, const uint32_t* which, int64_t n, const float* x, const Encoder& encoder)
         : rows(rows), which(which), n(n), x_(x), encoder_(encoder) {}
 
     // The vectors of `count` of them from the i-th on. They may be written to `room`, which has room for as many.
     const float* vectors(int64_t i, int64_t count, int64_t threads, float* room) const;
     // Whether that needs the room.
-    bool decoded() const { return x_ == nullptr; }
+    bool needs_room() const { return x_ == nullptr; }
 
     const Rows& rows;
     const uint32_t* const which;
@@ -59,7 +59,7 @@ struct Candidates {
         norms.clear();
         distances.clear();
         reference = rank = 0;
-        judged = false;
+        judged = measured = false;
     }
 
     std::vector<uint32_t> rows;  // each once
@@ -67,13 +67,16 @@ struct Candidates {
     // rank-th nearest of the first `reference` rows. These are a set that effort does not change, so that more effort
     // only ever adds rows. With rank 0 all rows go on.
     int64_t reference = 0, rank = 0;
-    // Or, where `judged`, all but the first `reference` rows go on if their codes' keys reach `least`.
+    // Or, where `judged`, all but the first `reference` rows go on if their codes' keys reach `least`. Of these first
+    // rows the true distances are known.
     bool judged = false;
     float least = 0.0f;
-    // What is known of the rows already. Each list is as long as `rows`, or empty.
+    size_t known() const { return judged ? static_cast<size_t>(reference) : 0; }
+    // What is known of the rows already. Each list is as long as `rows`, or empty, but for true distances.
     std::vector<float> partial;    // the part of the estimate that their first bits give
     std::vector<float> norms;      // where the metric needs them
     std::vector<float> distances;  // by their whole codes; after the search's last stage, the ones to answer with
+    bool measured = false;         // whether they are those to answer with already
 };
 
 // A query, and what has been found for it.
@@ -98,6 +101,15 @@ public:
     // Throws as `add` does.
     virtual void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads,
                        const Progress& progress) = 0;
+    // What the next call of `add` or `leave` on this source needs and can be found out while searches go on, so that
+    // they wait less. It may be called for a change that is then not made. May throw, changing nothing.
+    virtual void foresee_add(const Rows& rows, const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+        (void)rows, (void)x, (void)ids, (void)n, (void)threads;
+    }
+    virtual void foresee_leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads) {
+        (void)rows, (void)which, (void)n, (void)threads;
+    }
+    virtual void forget_foreseen() {}
     // A copy to make a change of n rows on while searches use this one; null where the change is so small, or so easily
     // made in pieces, that they had better wait for it. May throw.
     virtual std::unique_ptr<Source> copy_for(int64_t n) const {
@@ -115,6 +127,22 @@ public:
     virtual bool changes_in_pieces() const { return false; }
     // The last row is about to take the number of `row`, which has left.
     virtual void renumber(const Rows& rows, uint32_t last, uint32_t row) = 0;
+
+    // --- Images: what of a structure takes long to find, for a store to keep, so that it opens quickly
+
+    // Of these rows, which are all that it has, in this order; empty where nothing takes long. What it says follows
+    // from the records and their order alone.
+    virtual std::vector<uint8_t> image(const Rows& rows, const uint32_t* which, int64_t n) const {
+        (void)rows, (void)which, (void)n;
+        return {};
+    }
+    // `add` to a source that has no rows, with the image of the same rows in the same order. False, and nothing has
+    // changed, where it can be no image of them. When it throws, all that can be done with the source is to drop it.
+    virtual bool restore(const NewRows& added, const uint8_t* image, size_t bytes, int64_t threads,
+                         const Progress& progress) {
+        (void)added, (void)image, (void)bytes, (void)threads, (void)progress;
+        return false;
+    }
 
     // --- Queries
 

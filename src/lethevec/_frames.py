@@ -174,7 +174,10 @@ def _arrow_values(pa: Any, chunk: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _tensor(given: Any, name: str) -> Read | None:
-    device = int(given.__dlpack_device__()[0])
+    try:
+        device = int(given.__dlpack_device__()[0])
+    except Exception as error:  # a tensor without memory, for one
+        raise VectorError(f"{name}: expected a tensor in main memory, got one that is nowhere: {error}") from None
     if device not in _MAIN_MEMORY:
         raise VectorError(
             f"{name}: expected numbers in main memory, got a tensor on another device (number {device} in DLPack); "
@@ -183,9 +186,13 @@ def _tensor(given: Any, name: str) -> Read | None:
     try:
         return Read(np.from_dlpack(given), False)
     except Exception as error:  # each library has errors of its own: gradients, types that NumPy does not have
-        if hasattr(given, "__array__"):
-            return None  # NumPy may know better, or says what is wrong
-        raise VectorError(f"{name}: expected a tensor that NumPy can read, got one that it cannot: {error}") from None
+        reason: Exception = error
+    if hasattr(given, "__array__"):  # NumPy may know better
+        try:
+            return Read(np.asarray(given), False)
+        except Exception as error:
+            reason = error
+    raise VectorError(f"{name}: expected a tensor that NumPy can read, got one that it cannot: {reason}")
 
 
 def _beside(parts: Sequence[Read], names: Sequence[Any], name: str) -> Read:

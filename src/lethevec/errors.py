@@ -20,6 +20,7 @@
     ├── ReceiptError (also a ValueError)    something that is not a receipt, or is not of a form this version knows
     ├── ServerError                         a server that cannot be reached, is too busy, or failed
     │   └── AccessError                     the key is unknown to the server, or may not do this
+    ├── UnavailableError                    no member of a cluster's shard answers
     ├── MissingDependencyError (also an ImportError)   an optional package is not installed: which, and how to get it
     └── UnsupportedError                    the configuration has no such operation (reconstruct for simhash, ...)
 
@@ -48,6 +49,7 @@ __all__ = [
     "ReceiptError",
     "ServerError",
     "StoreLockedError",
+    "UnavailableError",
     "UnknownIdError",
     "UnsupportedError",
     "VectorError",
@@ -141,13 +143,16 @@ class ErasureIncompleteError(LethevecError):
     """The records are gone from every answer, but bytes of them are still in a file.
 
     The erasure is recorded and completes by itself: at the next call, at the next open, or when `complete_erasures` is
-    called. No receipt exists until then. `pending` counts the erasures that wait.
+    called. No receipt exists until then. `pending` counts the erasures that wait; in a cluster, `members` are those
+    that have not erased yet, and `number` is that of the erasure.
     """
 
-    def __init__(self, message: str, pending: int = 1) -> None:
+    def __init__(self, message: str, pending: int = 1, *, members: tuple[str, ...] = (), number: int = 0) -> None:
         """Keep the number of waiting erasures beside the message."""
         super().__init__(message)
         self.pending = pending
+        self.members = members
+        self.number = number
 
 
 class ReceiptError(LethevecError, ValueError):
@@ -165,3 +170,9 @@ class ServerError(LethevecError):
 
 class AccessError(ServerError):
     """The key is unknown to the server, or may not do this."""
+
+
+class UnavailableError(LethevecError):
+    """No member of a cluster's shard answers in time. Whether a write was carried out is not known; asked again, it is
+    carried out once.
+    """

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "agreement.h"
+#include "kernels/walk.h"
 
 namespace agreement {
 
@@ -117,9 +118,9 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
     for (const bool wide : {false, true})
         for (const bool masked : {false, true})
             agree(isas, what, [&](const Kernels& kernels) {
-                auto rows = room<uint32_t>(blocks * BLOCK);
-                auto scores = room<uint16_t>(blocks * BLOCK);
-                auto norms = room<float>(blocks * BLOCK);
+                auto rows = room<uint32_t>(blocks * BLOCK + FOUND_MORE);
+                auto scores = room<uint16_t>(blocks * BLOCK + FOUND_MORE);
+                auto norms = room<float>(blocks * BLOCK + FOUND_MORE);
                 ScanQuery query = problem.query;
                 auto tables = room<uint8_t>(wide_tables(problem.bytes));
                 if (wide && kernels.widen_tables) {
@@ -128,8 +129,19 @@ inline void check_scan(const Isas& isas, const ScanProblem& problem, KeyKind kin
                 }
                 const ScannedBlocks scanned = {problem.codes.data(), problem.norms.data(), problem.classes.data(),
                                                masked ? problem.masks.data() : nullptr, blocks};
-                const int64_t count =
-                    kernels.scan(query, kind, scanned, threshold, {rows.data(), scores.data(), norms.data()});
+                const Found found = {rows.data(), scores.data(), norms.data()};
+                const int64_t count = kernels.scan(query, kind, scanned, threshold, found);
+                // Again by way of the scores of all rows, which are gone then.
+                const int64_t width = problem.bytes > CHUNK_BYTES ? 2 : 1;
+                auto kept = room<uint8_t>(blocks * BLOCK * width);
+                ScannedBlocks twice = scanned;
+                twice.scores = kept.data();
+                kernels.scan(query, kind, twice, std::numeric_limits<float>::infinity(), found);
+                twice.scored = true;
+                const int64_t again = kernels.scan(query, kind, twice, threshold, found);
+                expect(again == count, std::string(kernels.name) + " finds others by kept scores: " + what());
+                for (int64_t row = 0; row < blocks * BLOCK; ++row)
+                    if (!masked) expect(kept[static_cast<size_t>(row * width)] == 0, what() + ": scores are left");
                 int64_t at = 0;
                 bool right = true;
                 for (int64_t row = 0; row < blocks * BLOCK; ++row) {
@@ -384,6 +396,83 @@ inline void check_edges(const Isas& isas, int64_t bytes) {
         });
 }
 
+// What is found in a block of neighbours and put into the pool of a walk: the best of both, in order. Where estimates
+// are equal, the kernel leaves them to us, and some are equal here.
+inline void check_walk(const Isas& isas, int64_t bytes, int64_t had, int64_t most) {
+    Random random{static_cast<uint64_t>(14000 + bytes + 100 * had + most)};
+    const ScanProblem problem(bytes, 1, random);
+    constexpr uint32_t VERTICES = 500;
+    std::vector<uint8_t> codes(static_cast<size_t>(bytes * BLOCK)), block;
+    random.fill(codes);
+    std::vector<float> adds(BLOCK), scales(BLOCK);
+    std::vector<uint32_t> numbers(BLOCK);
+    for (float& add : adds) add = random.below(5) == 0 ? std::numeric_limits<float>::infinity() : random.number();
+    for (float& scale : scales) scale = random.below(4) == 0 ? 0.0f : random.number() * 0.01f;
+    for (size_t i = 1; i < BLOCK; i += 7) adds[i] = adds[i - 1], scales[i] = scales[i - 1] = 0.0f;
+    for (size_t i = 0; i < BLOCK; ++i) numbers[i] = static_cast<uint32_t>(i * 15 + random.below(15));
+    numbers[0] |= EDGE_FLAG;
+    const auto append = [&block](const auto& part) {
+        const auto* from = reinterpret_cast<const uint8_t*>(part.data());
+        block.insert(block.end(), from, from + part.size() * sizeof(part[0]));
+    };
+    append(codes);
+    append(adds);
+    append(scales);
+    append(numbers);
+    std::vector<uint64_t> looked_at(VERTICES / 64 + 1);
+    for (uint32_t v = 0; v < VERTICES; v += 3) looked_at[v / 64] |= uint64_t{1} << (v % 64);
+    const float base = random.number(), unit = 0.013f;
+    std::vector<std::pair<float, uint32_t>> pool;
+    for (int64_t i = 0; i < had; ++i) pool.emplace_back(random.number() + base, random.below(VERTICES));
+    if (had > 0) pool[0].first = base + adds[1];  // which one of them has too, if there is any
+    std::sort(pool.begin(), pool.end());
+    agree(
+        isas, [=] { return text("look_at_edges: bytes, had, most", {bytes, had, most}); },
+        [&](const Kernels& kernels) {
+            std::vector<float> estimates(static_cast<size_t>(most + POOL_ROOM));
+            std::vector<uint32_t> vertices(static_cast<size_t>(most + POOL_ROOM));
+            for (size_t i = 0; i < pool.size(); ++i) estimates[i] = pool[i].first, vertices[i] = pool[i].second;
+            Walk walk{};
+            walk.query = problem.query;
+            walk.unit = unit;
+            walk.adds = static_cast<int64_t>(codes.size());
+            walk.scales = walk.adds + 4 * BLOCK;
+            walk.numbers = walk.scales + 4 * BLOCK;
+            walk.looked_at = looked_at.data();
+            walk.pool = {estimates.data(), vertices.data(), most, had, had / 2};
+            uint8_t* const pieces[1] = {block.data()};
+            walk.pieces = pieces;
+            walk.shift = 20;
+            uint32_t left = kernels.look_at_edges(walk, block.data(), base);
+            std::vector<float> made(BLOCK);
+            kernels.edge_estimates(problem.query, {codes.data(), adds.data(), scales.data()}, base, unit,
+                                   std::numeric_limits<float>::max(), made.data());
+            auto wanted = pool;
+            for (size_t i = 0; i < BLOCK; ++i) {
+                const uint32_t v = numbers[i] & ~EDGE_FLAG;
+                if (v % 3 != 0 && made[i] <= std::numeric_limits<float>::max()) wanted.emplace_back(made[i], v);
+            }
+            std::sort(wanted.begin(), wanted.end());
+            wanted.resize(std::min(wanted.size(), static_cast<size_t>(most)));
+            std::vector<std::pair<float, uint32_t>> found;
+            for (int64_t i = 0; i < walk.pool.count; ++i) found.emplace_back(estimates[i], vertices[i]);
+            const bool by_us = left != 0;
+            for (; left; left &= left - 1) {
+                const int slot = __builtin_ctz(left);
+                found.emplace_back(walk.estimates[slot], numbers[slot] & ~EDGE_FLAG);
+            }
+            std::sort(found.begin(), found.end());
+            found.resize(std::min(found.size(), static_cast<size_t>(most)));
+            expect(found == wanted, text(kernels.name, {bytes, had, most}) + ": the pool of a walk is another one");
+            for (int64_t i = 0; i < walk.pool.next && !by_us; ++i)
+                expect(pool[static_cast<size_t>(i)] == found[static_cast<size_t>(i)],
+                       text(kernels.name, {bytes, had, most}) + ": what is new is behind the next one");
+            std::vector<float> far;
+            for (const auto& one : found) far.push_back(one.first);
+            return Answer().add(far);
+        });
+}
+
 inline void check_expand(const Isas& isas) {
     Random random{13000};
     std::vector<std::vector<uint8_t>> keys(40, std::vector<uint8_t>(32));
@@ -430,6 +519,9 @@ inline void check_search_kernels(const Isas& isas) {
     for (const int64_t d : {384, 784, 1536, 4096}) check_sums(isas, d, true);
     for (int64_t bytes = 1; bytes <= 70; ++bytes) check_edges(isas, bytes);
     for (const int64_t bytes : {192, 255, 2064}) check_edges(isas, bytes);
+    for (const int64_t bytes : {1, 12, 48})
+        for (const int64_t most : {1, 8, 20, 48, 200, 1000})
+            for (const int64_t had : {int64_t{0}, most / 2, most}) check_walk(isas, bytes, had, most);
     check_expand(isas);
 }
 

@@ -139,8 +139,8 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         pivots.encoder = encoder_of(4);
         pivots.metric = Metric::l2;
         pivots.key = {1, 2};
-        pivots.cell_size = kind == "void" ? int64_t{1} << 40 : 12;
-        pivots.refine = kind == "refined";
+        pivots.cell_size = kind == "void" ? int64_t{1} << 40 : kind.rfind("following", 0) == 0 ? 0 : 12;
+        pivots.refine = kind == "refined" || kind == "following, refined";
         source = pivots.make();
     }
     return std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, encoder_of(2), std::move(source));
@@ -348,7 +348,8 @@ void check_reencoding() {
 
 int main(int count, char** arguments) {
     std::vector<std::string> kinds(arguments + 1, arguments + count);
-    if (kinds.empty()) kinds = {"scan", "tables", "pivots", "refined", "void", "graph"};
+    if (kinds.empty())
+        kinds = {"scan", "tables", "pivots", "refined", "void", "following", "following, refined", "graph"};
     for (const std::string& kind : kinds) check(kind);
     if (count == 1) check_reencoding();
     if (failures) std::printf("%d failures\n", failures);

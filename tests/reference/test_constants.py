@@ -29,6 +29,8 @@ HOMES = {
     "FAR_BEYOND": ("sources/tables/candidates.cpp", "FAR_BEYOND", None),
     "SAMPLE_TAG": ("sources/pivots/refined.cpp", "OTHER_KEY", None),
     "SAMPLE_RATE": ("sources/pivots/refined.cpp", "SHARE", lambda spec: (1 << 64) // spec),
+    "LEAST_CELL": ("sources/pivots/pivots.cpp", "LEAST_CELL", None),
+    "RECORDS_PER_SQUARE": ("sources/pivots/pivots.cpp", "RECORDS_PER_SQUARE", None),
     "ORIGIN_MEMBERS": ("sources/pivots/origins.h", "MEMBERS", None),
     "ROUNDING": ("sources/pivots/candidates.cpp", "ROUNDING", None),
     "DIGEST_LANES": ("digest.h", "LANES", None),

@@ -157,7 +157,7 @@ def test_less_effort_is_a_prefix_of_more(metric):
     rng = np.random.default_rng(8)
     graph = make(blobs(rng, 300, 8), metric=metric)
     for q in rng.normal(size=(5, 1, 8)).astype(np.float32):
-        walks = [walk(graph, q, size)[0] for size in (1, 2, 5, 17, 60, 300)]
+        walks = [walk(graph, q, size)[0] for size in (1, 2, 5, 17, 60, 300, 20_000)]
         for less, more in itertools.pairwise(walks):
             assert more[: len(less)] == less
             assert len(set(more)) == len(more)

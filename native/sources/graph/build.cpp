@@ -164,16 +164,11 @@ private:
 
     void write_lists() {
         EdgeWriter long_lists(g_, *settings_.encoder);
-        const auto list_of = [&](uint32_t x, VertexList& list) {
-            list.assign(g_.edges.at(x), g_.edges.at(x) + g_.vertex(x).edges);
-            list.append(g_.children[x].begin(), g_.children[x].end());
-            std::sort(list.begin(), list.end());
-            list.resize(static_cast<size_t>(std::unique(list.begin(), list.end()) - list.begin()));
-        };
+        RuleSpace all_space;
         VertexList list;
         for (uint32_t x = 0; x < g_.slots; ++x) {
             if (g_.vertex(x).edges + static_cast<int64_t>(g_.children[x].size()) <= BLOCK) continue;
-            list_of(x, list);
+            rules_.find_list(x, all_space, list);
             long_lists.prepare(x, static_cast<int64_t>(list.size()));
             if (static_cast<int64_t>(list.size()) > BLOCK) long_lists.write(x, list);
         }
@@ -181,10 +176,11 @@ private:
             const int64_t some = std::min(STRIDE, g_.slots - from);
             parallel_for(some, threads_, GRAIN, [&](int64_t begin, int64_t end) {
                 EdgeWriter writer(g_, *settings_.encoder);
+                RuleSpace space;
                 VertexList own;
                 for (int64_t i = begin; i < end; ++i) {
                     const auto x = static_cast<uint32_t>(from + i);
-                    list_of(x, own);
+                    rules_.find_list(x, space, own);
                     if (static_cast<int64_t>(own.size()) > BLOCK) continue;
                     writer.prepare(x, static_cast<int64_t>(own.size()));
                     writer.write(x, own);

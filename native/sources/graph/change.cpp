@@ -157,10 +157,12 @@ bool GraphChange::join(const uint32_t* which, int64_t n) {
     try {
         // Whose copies they are is asked before there are new pivots.
         std::vector<uint32_t> cells(static_cast<size_t>(n));
+        std::vector<FarList> near(static_cast<size_t>(n));
         for (size_t i = 0; i < hashed.size(); ++i) {
             write_z(settings_, rows_.vector(hashed[i].row), z.at(0));
             rules_.find_near(z.at(0), 1, nullptr, space_, [&](int64_t, const FarList& found) {
                 cells[i] = equal_vertex(z.at(0), hashed[i].hash, found[0].vertex);
+                if (cells[i] == NO_VERTEX) near[i] = found;
             });
         }
         for (size_t i = 0; i < hashed.size(); ++i) {
@@ -173,6 +175,7 @@ bool GraphChange::join(const uint32_t* which, int64_t n) {
             }
             if (v == NO_VERTEX) {
                 new_vertex(z.at(0), hashed[i]);
+                fresh_near_.push_back(std::move(near[i]));
             } else {
                 hung.emplace_back(hashed[i].row, v);
                 VertexList& copies = g_.copies[v];
@@ -309,13 +312,18 @@ void GraphChange::lose_pivots() {
 void GraphChange::gain_pivots() {
     for (uint32_t p : fresh_)
         if (g_.vertex(p).pivot) gain_pivot(p);
+    // Of the pivots that there were before, the nearest are known.
     VertexList near;
-    for (uint32_t x : fresh_)
-        rules_.find_near(g_.z(x), 1, nullptr, space_, [&](int64_t, const FarList& found) {
-            near.clear();
-            for (const Far& one : found) near.push_back(one.vertex);
-            set_near(x, near, found.back().distance, static_cast<int64_t>(near.size()) == g_.pivots.size());
-        });
+    for (size_t i = 0; i < fresh_.size(); ++i) {
+        const uint32_t x = fresh_[i];
+        FarList& found = fresh_near_[i];
+        for (uint32_t p : fresh_)
+            if (g_.vertex(p).pivot) found.push_back({rules_.distance(x, p), p});
+        rules_.sort(found, g_.near_room);
+        near.clear();
+        for (const Far& one : found) near.push_back(one.vertex);
+        set_near(x, near, found.back().distance, static_cast<int64_t>(near.size()) == g_.pivots.size());
+    }
 }
 
 // Whoever it is nearer to than the last of the near cache.
@@ -380,6 +388,7 @@ void GraphChange::change_cells() {
             }
             put(In::members, cell, x);
             joined_[cell].push_back(x);
+            if (!old.empty()) moved_.push_back(x);
         }
         // Others to look into, in whatever order.
         const uint32_t now = new_stamp();
@@ -460,19 +469,34 @@ void GraphChange::update_pool(uint32_t x) {
     VertexList& pool = scratch_;
     pool.clear();
     pool.reserve(static_cast<size_t>(g_.pool_room) + 1);
+    const auto old_near = others ? old_near_.find(x) : old_near_.end();
     const uint32_t now = new_stamp();
-    if (others)
+    if (others) {  // who is in no such cell: those in a cell that is not near any more, and those that have left one
         for (int64_t i = 0; i < cells; ++i) stamps_[near[i]] = now;
+        outside_.clear();
+        if (old_near != old_near_.end())
+            for (uint32_t p : old_near->second)
+                if (stamps_[p] != now && !going_[p])
+                    outside_.insert(outside_.end(), g_.cell_of[p]->members.begin(), g_.cell_of[p]->members.end());
+        for (uint32_t y : moved_)
+            if (stamps_[g_.cell(y)] != now) outside_.push_back(y);
+    }
+    const uint32_t out = new_stamp();
+    if (others)
+        for (uint32_t y : outside_) stamps_[y] = out;
     for (int64_t i = 0; i < own.pool; ++i) {
         const uint32_t y = g_.pool.at(x)[i];
-        if (!going_[y] && (!others || stamps_[g_.cell(y)] == now)) pool.push_back(y);
+        if (!going_[y] && (!others || stamps_[y] != out)) pool.push_back(y);
     }
+    const uint32_t inside = new_stamp();
+    if (others)
+        for (uint32_t y : pool) stamps_[y] = inside;
     bool changed = static_cast<int64_t>(pool.size()) != own.pool, all = own.pool_all;
     float far = own.pool_far;
     if (changed && !pool.empty() && pool.back() != g_.pool.at(x)[own.pool - 1]) far = rules_.distance(x, pool.back());
     // Who is new there.
     const auto add = [&](uint32_t y) {
-        if (y == x || (others && std::find(pool.begin(), pool.end(), y) != pool.end())) return;
+        if (y == x || (others && stamps_[y] == inside)) return;
         const Far one = {rules_.distance(x, y), y};
         const bool full = static_cast<int64_t>(pool.size()) == g_.pool_room;
         const bool before_last = !pool.empty() && rules_.nearer(one, {far, pool.back()});
@@ -493,7 +517,6 @@ void GraphChange::update_pool(uint32_t x) {
         all = false;
         far = rules_.distance(x, pool.back());
     };
-    const auto old_near = others ? old_near_.find(x) : old_near_.end();
     for (int64_t i = 0; i < cells; ++i) {
         const uint32_t cell = near[i];
         if (old_near != old_near_.end()) {
@@ -520,37 +543,48 @@ void GraphChange::update_pool(uint32_t x) {
 
 // What is kept
 
-// Where nothing that was kept has left the pool, and nothing that is kept from now on is in the way of what was: what
-// was left out stays out.
+// Pruning again, with what it gave before. Both pools are in the same order. What was left out stays out unless one
+// that reached it is not kept any more, and what was kept stays unless one that is newly kept reaches it. So there is
+// nothing to compute but for what is new, and for what comes after a difference. Returns false where it has to be made
+// from scratch.
 bool GraphChange::keep_quickly(uint32_t x, const VertexList& before, VertexList& kept) {
     const Vertex& own = g_.vertex(x);
     if (own.kept == DEGREE || is(x, FRESH)) return false;
-    const uint32_t* pool = g_.pool.at(x);
-    const int64_t count = g_.pool_count(x);
-    uint32_t now = new_stamp();
-    for (int64_t i = 0; i < count; ++i) stamps_[pool[i]] = now;
-    for (int64_t i = 0; i < own.kept; ++i)
-        if (stamps_[g_.kept.at(x)[i]] != now) return false;
-    now = new_stamp();
-    for (uint32_t y : before) stamps_[y] = now;
-    FarList far;
-    rules_.measure(g_.z(x), g_.kept.at(x), own.kept, space_, far);
-    for (int64_t i = 0; i < count; ++i) {
-        if (stamps_[pool[i]] == now) continue;
-        const Far one = {rules_.distance(x, pool[i]), pool[i]};
-        size_t place = 0;
-        bool reached = false;
-        for (; place < far.size() && rules_.nearer(far[place], one) && !reached; ++place)
-            reached = rules_.distance(far[place].vertex, one.vertex) < one.distance;
-        if (reached) continue;
-        for (size_t j = place; j < far.size(); ++j)
-            if (rules_.distance(one.vertex, far[j].vertex) < far[j].distance) return false;
-        if (static_cast<int64_t>(far.size()) == DEGREE) return false;
-        far.push_back(one);
-        std::rotate(far.begin() + place, far.end() - 1, far.end());
-    }
+    const uint32_t left_out = new_stamp(), was_kept = new_stamp();
+    if (was_kept < left_out) return false;
+    for (uint32_t y : before) stamps_[y] = left_out;
+    for (int64_t i = 0; i < own.kept; ++i) stamps_[g_.kept.at(x)[i]] = was_kept;
+    std::vector<uint32_t>&dropped = dropped_, &added = added_;
+    dropped.clear();
+    added.clear();
     kept.clear();
-    for (const Far& one : far) kept.push_back(one.vertex);
+    const auto reached = [&](const auto& by, uint32_t y, float distance) {
+        for (uint32_t f : by)
+            if (rules_.distance(f, y) < distance) return true;
+        return false;
+    };
+    size_t old = 0;
+    const uint32_t* pool = g_.pool.at(x);
+    for (int64_t i = 0, count = g_.pool_count(x); i < count; ++i) {
+        const uint32_t y = pool[i], known = stamps_[y];
+        if (known == left_out || known == was_kept)  // those between are not in the pool any more
+            for (; before[old++] != y;)
+                if (stamps_[before[old - 1]] == was_kept) dropped.push_back(before[old - 1]);
+        if (known == was_kept) {
+            if (!added.empty() && reached(added, y, rules_.distance(x, y)))
+                dropped.push_back(y);
+            else
+                kept.push_back(y);
+        } else {
+            if (known == left_out && dropped.empty()) continue;
+            const float distance = rules_.distance(x, y);
+            if (known == left_out && !reached(dropped, y, distance)) continue;
+            if (reached(kept, y, distance)) continue;
+            kept.push_back(y);
+            added.push_back(y);
+        }
+        if (static_cast<int64_t>(kept.size()) == DEGREE) return false;
+    }
     return true;
 }
 
@@ -668,10 +702,8 @@ void GraphChange::find_edges() {
 void GraphChange::prepare_lists() {
     new_lists_.reserve(lists_.size());
     for (uint32_t x : lists_) {
-        VertexList all(g_.edges.at(x), g_.edges.at(x) + g_.vertex(x).edges);
-        all.append(g_.children[x].begin(), g_.children[x].end());
-        std::sort(all.begin(), all.end());
-        all.resize(static_cast<size_t>(std::unique(all.begin(), all.end()) - all.begin()));
+        VertexList all;
+        rules_.find_list(x, space_, all);
         writer_.prepare(x, static_cast<int64_t>(all.size()));
         new_lists_.push_back(std::move(all));
     }

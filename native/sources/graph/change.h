@@ -125,6 +125,9 @@ private:
     std::unordered_map<uint32_t, VertexList> old_near_;                     // of near_, as far as the definition goes
     std::vector<std::pair<uint32_t, VertexList>> changed_pools_;            // with what they were, likewise
     std::unordered_map<uint32_t, std::vector<uint32_t>> joined_;            // cells, and who is new in them
+    std::vector<uint32_t> moved_;                                           // those that were in another cell
+    std::vector<FarList> fresh_near_;  // of fresh_, the nearest pivots that there were before
+    std::vector<uint32_t> dropped_, added_, outside_;
     std::vector<uint32_t>& stamps_;
     VertexList scratch_;
     std::vector<VertexList> new_lists_;

@@ -21,6 +21,8 @@ public:
 
     int64_t size() const { return size_; }
     T* at(int64_t i) const { return pieces_[static_cast<size_t>(i >> SHIFT)] + (i & (ITEMS - 1)) * stride_; }
+    // For whoever computes `at` by itself; until the next `resize`.
+    T* const* pieces() const { return pieces_.data(); }
     // New things are zero. Growing may throw, changing nothing that can be seen; shrinking cannot.
     void resize(int64_t n) {
         const auto wanted = static_cast<size_t>((n + ITEMS - 1) >> SHIFT);
@@ -34,8 +36,9 @@ public:
     int64_t bytes_of(int64_t n) const { return n * stride_ * static_cast<int64_t>(sizeof(T)); }
     void raw_memory(std::vector<uint8_t>& all) const { pile_.raw_memory(all); }
 
-private:
     static constexpr int SHIFT = 8;
+
+private:
     static constexpr int64_t ITEMS = 1 << SHIFT, SMALL = 1 << 21;
 
     int64_t stride_, size_ = 0;

@@ -1,9 +1,11 @@
 // A search in the graph. Mirrors `walk` of the spec's graph_search.py.
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/dispatch.h"
+#include "kernels/walk.h"
 #include "memory/wiped.h"
 #include "search/memory.h"
 #include "sources/graph/graph.h"
@@ -18,44 +20,6 @@ constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 // How near to ask for memory: into the second cache. The first has room for few lines that are on their way.
 constexpr int NEAR = 2;
 
-// What is known of the vertices that have ever been in the pool: the smallest estimate, or that they were looked at.
-// Open addressing; emptied after each search.
-class Known {
-public:
-    static constexpr float LOOKED_AT = -std::numeric_limits<float>::infinity();
-    struct Entry {
-        uint32_t vertex = NO_VERTEX;
-        float estimate = 0.0f;
-    };
-
-    Known() : entries_(1024) {}
-    // The entry of a vertex, which is a new one if its vertex is NO_VERTEX. Whoever fills that in calls `filled`.
-    Entry& find(uint32_t v) {
-        for (size_t at = v * 0x9E3779B1u;; ++at) {
-            Entry& entry = entries_[at & (entries_.size() - 1)];
-            if (entry.vertex == v || entry.vertex == NO_VERTEX) return entry;
-        }
-    }
-    void filled() {
-        if (++used_ * 2 > entries_.size()) grow();
-    }
-    void clear() {
-        std::fill(entries_.begin(), entries_.end(), Entry{});
-        used_ = 0;
-    }
-    size_t size() const { return entries_.size(); }
-
-private:
-    void grow() {
-        std::vector<Entry> old(2 * entries_.size());
-        old.swap(entries_);
-        for (const Entry& entry : old)
-            if (entry.vertex != NO_VERTEX) find(entry.vertex) = entry;
-    }
-    std::vector<Entry> entries_;
-    size_t used_ = 0;
-};
-
 }  // namespace
 
 class Graph::Query {
@@ -63,44 +27,85 @@ public:
     Query(const GraphData& graph, const Encoder& encoder) : g_(graph), encoder_(encoder), kernels_(active()) {}
 
     // The vertices that a search looks at, with their squared distances.
-    void walk(const float* q, int64_t size) {
+    void walk(const float* q, int64_t size, const Scope& scope) {
         prepare(q);
-        Memory& m = *memory_.operator->();
-        m.estimates.resize(static_cast<size_t>(size) + 1);
-        m.vertices.resize(static_cast<size_t>(size) + 1);
-        m.looked_at.clear();
-        estimates_ = m.estimates.data();
-        vertices_ = m.vertices.data();
-        most_ = size;
-        count_ = next_ = 0;
-        begin(q);
-        for (;;) {
-            if (next_ == count_ && (count_ == most_ || !start_more())) return;
-            if (next_ == count_) continue;
-            const uint32_t x = vertices_[next_];
-            vertices_[next_] |= DONE;
-            m.known.find(x).estimate = Known::LOOKED_AT;
-            advance();
-            if (next_ < count_) ask_for(vertices_[next_]);
-            look_at(q, x);
-        }
+        std::vector<uint64_t>& bits = memory_->bits;
+        if (bits.size() * 64 < static_cast<size_t>(g_.slots)) bits.resize(static_cast<size_t>(g_.slots) / 64 + 1);
+        bits_ = bits.data();
+        walk_.looked_at = bits_;
+        // Where too few were met the pool has to be larger, and it begins anew: the first steps will be the same.
+        for (int64_t room = size; !walk_with(q, size, room, scope); room *= 4) memory_->clear_bits();
     }
     const std::vector<Far>& looked_at() const { return memory_->looked_at; }
-    // The rows of those that may be among the k nearest of the rows that may be found; returns how many of these there
-    // were.
-    int64_t gather(const Scope& scope, float slack, std::vector<uint32_t>& rows);
+    // The rows of those that may be among the k nearest of the rows that may be found, and where `distances` is not
+    // null, their squared distances; returns how many of these there were.
+    int64_t gather(const Scope& scope, float slack, std::vector<uint32_t>& rows, std::vector<float>* distances);
     int64_t blocks() const { return blocks_; }
 
 private:
-    static constexpr uint32_t DONE = 0x80000000;  // a flag of a vertex in the pool that was looked at
+    // A pool's memory.
+    struct PoolRoom {
+        std::vector<float> estimates;
+        std::vector<uint32_t> vertices;
+        WalkPool of(int64_t size) {
+            const auto room = static_cast<size_t>(size + POOL_ROOM);
+            if (estimates.size() < room) {
+                estimates.resize(room);
+                vertices.resize(room);
+            }
+            return {estimates.data(), vertices.data(), size, 0, 0};
+        }
+    };
+
+    // Returns whether there was room enough for all that it may need to know.
+    bool walk_with(const float* q, int64_t size, int64_t room, const Scope& scope) {
+        blocks_ = 0;
+        begin(q, room);
+        for (;;) {
+            skip_looked_at();
+            const WalkPool& pool = walk_.pool;
+            if (pool.next >= size && met_enough(scope)) return true;
+            if (pool.next == pool.count) {
+                if (pool.count == pool.most) return false;
+                if (!start_more()) return true;
+                continue;
+            }
+            const uint32_t x = walk_.pool.vertices[walk_.pool.next++];
+            // The one that comes next if nothing better is found; it is on its way while this one is looked at.
+            ask_for(x);
+            skip_looked_at();
+            if (pool.next < pool.count) ask_for(pool.vertices[pool.next]);
+            const float base = look(q, x);
+            each_block(g_, x, [&](const Edges& block) { look_at_edges(block, base); });
+        }
+    }
+
+    // Whether there are k records, or as many as there can be, among those that were looked at. With an allow-list it
+    // does not matter: if there are not, all that are allowed will be looked at.
+    bool met_enough(const Scope& scope) const {
+        const int64_t wanted = std::min(scope.k, scope.allowed.count());
+        const std::vector<Far>& looked_at = memory_->looked_at;
+        if (!scope.allowed.masks().empty() || static_cast<int64_t>(looked_at.size()) >= wanted) return true;
+        int64_t met = 0;
+        for (const Far& one : looked_at) each_row(one.vertex, [&](uint32_t) { ++met; });
+        return met >= wanted;
+    }
+
+    template <class Visit>
+    void each_row(uint32_t v, Visit visit) const {
+        visit(g_.vertex(v).row);
+        if (g_.copies.empty()) return;
+        const auto copies = g_.copies.find(v);
+        if (copies == g_.copies.end()) return;
+        for (uint32_t copy : copies->second) visit(copy);
+    }
 
     // What a thread keeps for its next search.
     struct Memory {
         FirstWeights weights;
         WipedVector<float> values, scratch;
-        Known known;
-        std::vector<float> estimates;
-        std::vector<uint32_t> vertices;
+        PoolRoom pool, starts;
+        std::vector<uint64_t> bits;  // of the vertices that were looked at
         std::vector<Far> looked_at, waiting;
         std::vector<std::pair<float, uint32_t>> found;
         std::vector<float> nearest;
@@ -108,9 +113,15 @@ private:
             weights.wipe();
             values.zero();
             scratch.zero();
-            known.clear();
+            clear_bits();
         }
-        std::size_t longest() const { return std::max(vertices.capacity(), known.size()); }
+        void clear_bits() {
+            for (const Far& one : looked_at) bits[one.vertex / 64] = 0;
+            looked_at.clear();
+        }
+        // The bits of many searches are worth more than they take: one for each vertex.
+        std::size_t longest() const { return std::max(pool.vertices.capacity(), bits.capacity() / MANY_BITS); }
+        static constexpr std::size_t MANY_BITS = 64;
     };
 
     void prepare(const float* q) {
@@ -119,183 +130,151 @@ private:
         m.scratch.resize_unfilled(static_cast<size_t>(encoder_.frame->scratch()));
         kernels_.superbit(encoder_.frame->view(), q, 1, {m.values.data(), nullptr, g_.d}, m.scratch.data());
         m.weights.set(m.values.data(), g_.d, false);
-        unit_ = static_cast<float>(m.weights.unit);
+        const Edges root(g_.blocks.at(g_.root) + g_.z_bytes, g_.code_bytes);
+        const auto offset = [&root](const void* part) { return static_cast<const uint8_t*>(part) - root.codes; };
+        walk_.adds = offset(root.adds);
+        walk_.scales = offset(root.scales);
+        walk_.numbers = offset(root.numbers);
+        walk_.pieces = g_.blocks.pieces();
+        walk_.shift = g_.blocks.SHIFT;
+        walk_.stride = walk_.bytes = g_.z_bytes + g_.edge_bytes;
+        walk_.query = m.weights.view;
+        walk_.unit = static_cast<float>(m.weights.unit);
     }
 
-    void ask_for(uint32_t v) const {
+    void ask_for(uint32_t v) {
+        if (v == asked_[0] || v == asked_[1]) return;
+        asked_[1] = asked_[0];
+        asked_[0] = v;
         const uint8_t* at = g_.blocks.at(v);
         for (int64_t byte = 0; byte < g_.z_bytes + g_.edge_bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+    }
+
+    bool was_looked_at(uint32_t v) const { return bits_[v / 64] >> (v % 64) & 1; }
+    void skip_looked_at() {
+        while (walk_.pool.next < walk_.pool.count && was_looked_at(walk_.pool.vertices[walk_.pool.next]))
+            ++walk_.pool.next;
     }
 
     float look(const float* q, uint32_t x) {
         const float base = kernels_.squared_distance(q, g_.z(x), g_.d);
         memory_->looked_at.push_back({base, x});
+        bits_[x / 64] |= uint64_t{1} << (x % 64);
         return base;
     }
 
-    uint32_t estimate(const Edges& block, float base, float limit, float* estimates) {
+    void look_at_edges(const Edges& block, float base) {
         ++blocks_;
-        return kernels_.edge_estimates(memory_->weights.view, {block.codes, block.adds, block.scales}, base, unit_,
-                                       limit, estimates);
+        put(block.numbers, kernels_.look_at_edges(walk_, block.codes, base));
+    }
+
+    void put(const uint32_t* numbers, uint32_t mask) {
+        for (; mask; mask &= mask - 1) {
+            const int slot = __builtin_ctz(mask);
+            put_equal(walk_.estimates[slot], numbers[slot] & ~Edges::MORE);
+        }
+    }
+
+    // Where there is another of the same estimate: ranks decide.
+    void put_equal(float estimate, uint32_t v) {
+        WalkPool& pool = walk_.pool;
+        int64_t at = std::upper_bound(pool.estimates, pool.estimates + pool.count, estimate) - pool.estimates;
+        while (at > 0 && pool.estimates[at - 1] == estimate && g_.lower(v, pool.vertices[at - 1])) --at;
+        if (at == pool.most) return;
+        std::copy_backward(pool.estimates + at, pool.estimates + pool.count, pool.estimates + pool.count + 1);
+        std::copy_backward(pool.vertices + at, pool.vertices + pool.count, pool.vertices + pool.count + 1);
+        pool.estimates[at] = estimate;
+        pool.vertices[at] = v;
+        pool.count = std::min(pool.count + 1, pool.most);
+        pool.next = std::min(pool.next, at);
     }
 
     // The root, and the best of its list.
-    void begin(const float* q) {
-        const float base = look(q, g_.root);
-        std::vector<Far>& waiting = memory_->waiting;
-        waiting.clear();
-        insert(base, g_.root);
-        vertices_[0] |= DONE;
-        next_ = 1;
-        memory_->known.find(g_.root).estimate = Known::LOOKED_AT;
-        each_block(g_, g_.root, [&](const Edges& block) {
-            alignas(64) float estimates[BLOCK];
-            uint32_t mask = estimate(block, base, std::numeric_limits<float>::max(), estimates);
-            for (; mask; mask &= mask - 1) {
-                const int slot = __builtin_ctz(mask);
-                waiting.push_back({estimates[slot], block.numbers[slot] & ~Edges::MORE});
-            }
-        });
-        started_ = 0;
+    void begin(const float* q, int64_t size) {
+        root_ = look(q, g_.root);
+        walk_.pool = memory_->starts.of(GRAPH_STARTS);
+        const int64_t bytes = std::exchange(walk_.bytes, 0);  // one of them will be asked for, when it is known which
+        each_block(g_, g_.root, [&](const Edges& block) { look_at_edges(block, root_); });
+        walk_.bytes = bytes;
+        const WalkPool starts = walk_.pool;
+        walk_.pool = memory_->pool.of(size);
+        walk_.pool.count = std::min(starts.count, size);
+        std::copy_n(starts.estimates, walk_.pool.count, walk_.pool.estimates);
+        std::copy_n(starts.vertices, walk_.pool.count, walk_.pool.vertices);
+        started_ = GRAPH_STARTS;
     }
 
-    // Where there is nothing left to look at: the next best of the root's list.
+    // Where there is nothing left to look at: the next best of the root's list, all of which is put in order.
     bool start_more() {
         std::vector<Far>& waiting = memory_->waiting;
-        if (started_ == waiting.size()) return false;
-        const auto order = [this](const Far& a, const Far& b) {
-            return a.distance < b.distance ||
-                   (a.distance == b.distance && a.vertex != b.vertex && g_.lower(a.vertex, b.vertex));
-        };
-        const auto from = waiting.begin() + static_cast<std::ptrdiff_t>(started_);
-        const auto to =
-            waiting.begin() + static_cast<std::ptrdiff_t>(std::min(waiting.size(), started_ + size_t{GRAPH_STARTS}));
-        std::partial_sort(from, to, waiting.end(), order);
-        for (auto one = from; one != to; ++one) {
-            ask_for(one->vertex);
-            consider(one->distance, one->vertex);
+        if (started_ == GRAPH_STARTS) {
+            waiting.clear();
+            each_block(g_, g_.root, [&](const Edges& block) {
+                alignas(64) float estimates[BLOCK];
+                uint32_t mask =
+                    kernels_.edge_estimates(memory_->weights.view, {block.codes, block.adds, block.scales}, root_,
+                                            walk_.unit, std::numeric_limits<float>::max(), estimates);
+                for (; mask; mask &= mask - 1) {
+                    const int slot = __builtin_ctz(mask);
+                    waiting.push_back({estimates[slot], block.numbers[slot] & ~Edges::MORE});
+                }
+            });
+            std::sort(waiting.begin(), waiting.end(), [this](const Far& a, const Far& b) {
+                return a.distance < b.distance || (a.distance == b.distance && g_.lower(a.vertex, b.vertex));
+            });
         }
-        started_ = static_cast<size_t>(to - waiting.begin());
+        if (started_ >= waiting.size()) return false;
+        const size_t to = std::min(waiting.size(), started_ + size_t{GRAPH_STARTS});
+        for (; started_ < to; ++started_) {
+            const Far& one = waiting[started_];
+            if (!was_looked_at(one.vertex)) put_equal(one.distance, one.vertex);
+        }
         return true;
-    }
-
-    void look_at(const float* q, uint32_t x) {
-        const float base = look(q, x);
-        each_block(g_, x, [&](const Edges& block) {
-            alignas(64) float estimates[BLOCK];
-            const float limit = count_ < most_ ? std::numeric_limits<float>::max() : estimates_[count_ - 1];
-            for (uint32_t mask = estimate(block, base, limit, estimates); mask; mask &= mask - 1) {
-                const int slot = __builtin_ctz(mask);
-                consider(estimates[slot], block.numbers[slot] & ~Edges::MORE);
-            }
-        });
-    }
-
-    void consider(float estimate, uint32_t v) {
-        if (count_ == most_ && !before(estimate, v, count_ - 1)) return;
-        Known::Entry& entry = memory_->known.find(v);
-        if (entry.vertex == NO_VERTEX) {
-            insert(estimate, v);
-            return;
-        }
-        if (entry.estimate <= estimate) return;  // or it was looked at
-        remove(entry.estimate, v);
-        entry.estimate = estimate;
-        place(estimate, v);
-    }
-
-    void insert(float estimate, uint32_t v) {
-        memory_->known.find(v) = {v, estimate};
-        memory_->known.filled();
-        place(estimate, v);
-    }
-
-    // Whether it comes before the i-th of the pool.
-    bool before(float estimate, uint32_t v, int64_t i) const {
-        if (estimate != estimates_[i]) return estimate < estimates_[i];
-        const uint32_t other = vertices_[i] & ~DONE;
-        return v != other && g_.lower(v, other);
-    }
-
-    // How many of the pool come before it. Without branches that nobody can foretell: halves first, then all of a few.
-    int64_t place_of(float estimate, uint32_t v) const {
-        int64_t from = 0, some = count_;
-        while (some > 64) {
-            const int64_t half = some / 2;
-            from += estimates_[from + half] <= estimate ? half : 0;
-            some -= half;
-        }
-        int32_t nearer = 0;
-        for (int64_t i = 0; i < some; ++i) nearer += estimates_[from + i] <= estimate;
-        int64_t at = from + nearer;
-        while (at > 0 && estimates_[at - 1] == estimate && before(estimate, v, at - 1)) --at;
-        return at;
-    }
-
-    void place(float estimate, uint32_t v) {
-        const int64_t at = place_of(estimate, v);
-        const auto moved = static_cast<size_t>(count_ - at);
-        std::memmove(estimates_ + at + 1, estimates_ + at, moved * sizeof(float));
-        std::memmove(vertices_ + at + 1, vertices_ + at, moved * sizeof(uint32_t));
-        estimates_[at] = estimate;
-        vertices_[at] = v;
-        count_ = std::min(count_ + 1, most_);
-        next_ = std::min(next_, at);
-        if (at == next_) ask_for(v);
-    }
-
-    // It may have been dropped from the end.
-    void remove(float estimate, uint32_t v) {
-        int64_t at = place_of(estimate, v) - 1;  // its own place counts
-        while (at >= 0 && estimates_[at] == estimate && vertices_[at] != v) --at;
-        if (at < 0 || vertices_[at] != v) return;
-        const auto moved = static_cast<size_t>(count_ - at - 1);
-        std::memmove(estimates_ + at, estimates_ + at + 1, moved * sizeof(float));
-        std::memmove(vertices_ + at, vertices_ + at + 1, moved * sizeof(uint32_t));
-        --count_;
-        advance();
-    }
-
-    void advance() {
-        while (next_ < count_ && (vertices_[next_] & DONE)) ++next_;
     }
 
     const GraphData& g_;
     const Encoder& encoder_;
     const Kernels& kernels_;
     const Borrowed<Memory> memory_;
-    // The pool, by (estimate, rank), and the first of it that was not looked at.
-    float* estimates_ = nullptr;
-    uint32_t* vertices_ = nullptr;
-    int64_t most_ = 0, count_ = 0, next_ = 0, blocks_ = 0;
-    size_t started_ = 0;  // of those that are waiting
-    float unit_ = 0.0f;
+    Walk walk_{};
+    uint64_t* bits_ = nullptr;
+    int64_t blocks_ = 0;
+    size_t started_ = 0;  // of the root's list
+    uint32_t asked_[2] = {NO_VERTEX, NO_VERTEX};
+    float root_ = 0.0f;  // its squared distance
 };
 
-int64_t Graph::Query::gather(const Scope& scope, float slack, std::vector<uint32_t>& rows) {
+int64_t Graph::Query::gather(const Scope& scope, float slack, std::vector<uint32_t>& rows,
+                             std::vector<float>* distances) {
     const bool all = scope.allowed.masks().empty();
+    const auto limit_of = [&](std::vector<float>& nearest) {
+        if (static_cast<int64_t>(nearest.size()) <= scope.k || scope.k <= 0) return FARTHEST;
+        std::nth_element(nearest.begin(), nearest.begin() + scope.k - 1, nearest.end());
+        return nearest[static_cast<size_t>(scope.k - 1)] * 1.000001f + slack;
+    };
+    const auto keep = [&](float distance, uint32_t row) {
+        rows.push_back(row);
+        if (distances) distances->push_back(distance);
+    };
+    auto& nearest = memory_->nearest;
+    nearest.clear();
+    if (all && g_.copies.empty()) {  // each vertex is a row: only those that count are asked which
+        for (const Far& one : memory_->looked_at) nearest.push_back(one.distance);
+        const float limit = limit_of(nearest);
+        for (const Far& one : memory_->looked_at)
+            if (one.distance <= limit) keep(one.distance, g_.vertex(one.vertex).row);
+        return static_cast<int64_t>(memory_->looked_at.size());
+    }
     auto& found = memory_->found;
     found.clear();
-    for (const Far& one : memory_->looked_at) {
-        const uint32_t row = g_.vertex(one.vertex).row;
-        if (all || scope.allowed.has(row)) found.emplace_back(one.distance, row);
-        if (g_.copies.empty()) continue;
-        const auto copies = g_.copies.find(one.vertex);
-        if (copies == g_.copies.end()) continue;
-        for (uint32_t copy : copies->second)
-            if (all || scope.allowed.has(copy)) found.emplace_back(one.distance, copy);
-    }
-    float limit = FARTHEST;
-    if (static_cast<int64_t>(found.size()) > scope.k && scope.k > 0) {
-        auto& nearest = memory_->nearest;
-        nearest.clear();
-        for (const auto& one : found) nearest.push_back(one.first);
-        std::nth_element(nearest.begin(), nearest.begin() + scope.k - 1, nearest.end());
-        limit = nearest[static_cast<size_t>(scope.k - 1)];
-        limit = limit * 1.000001f + slack;
-    }
+    for (const Far& one : memory_->looked_at)
+        each_row(one.vertex, [&](uint32_t row) {
+            if (all || scope.allowed.has(row)) found.emplace_back(one.distance, row);
+        });
+    for (const auto& one : found) nearest.push_back(one.first);
+    const float limit = limit_of(nearest);
     for (const auto& one : found)
-        if (one.first <= limit) rows.push_back(one.second);
+        if (one.first <= limit) keep(one.first, one.second);
     return static_cast<int64_t>(found.size());
 }
 
@@ -306,14 +285,22 @@ SearchWork Graph::candidates(const Scope& scope, Sought& sought) const {
     SearchWork work;
     if (size > 0) {
         Query query(*data_, *settings_.encoder);
-        query.walk(sought.query.vector.data(), size);
-        // 1 - cos is computed in another way than |q - z|^2: twice as much, but for rounding.
-        const float slack = settings_.metric == Metric::cosine ? static_cast<float>(data_->d + 32) * 8 * 2.4e-7f : 0.0f;
-        const int64_t found = query.gather(scope, slack, rows);
+        query.walk(sought.query.vector.data(), size, scope);
+        // 1 - cos is computed in another way than |q - z|^2: twice as much, but for rounding. Under l2 nothing is left
+        // to be computed but the root.
+        const bool cosine = settings_.metric == Metric::cosine;
+        const float slack = cosine ? static_cast<float>(data_->d + 32) * 8 * 2.4e-7f : 0.0f;
+        std::vector<float>& distances = sought.candidates.distances;
+        const int64_t found = query.gather(scope, slack, rows, cosine ? nullptr : &distances);
         work.scanned = query.blocks() * BLOCK;
         work.bytes_read = static_cast<int64_t>(query.looked_at().size()) * (data_->z_bytes + data_->edge_bytes);
-        if (found >= std::min(scope.k, allowed)) return work;
+        if (found >= std::min(scope.k, allowed)) {
+            for (float& distance : distances) distance = std::sqrt(distance);
+            sought.candidates.measured = !cosine;
+            return work;
+        }
         rows.clear();
+        distances.clear();
     }
     scope.allowed.each([&](uint32_t row) { rows.push_back(row); });
     return work;

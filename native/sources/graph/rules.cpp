@@ -108,6 +108,35 @@ uint32_t Rules::find_parent(uint32_t x) const {
     return best.vertex == NO_VERTEX ? g_.root : best.vertex;
 }
 
+// Pruning keeps the same of G(x) as of what G(x) was made from: whoever was left out was so because of one that is
+// nearer and kept.
+void Rules::find_list(uint32_t x, RuleSpace& space, VertexList& list) const {
+    const uint32_t* edges = g_.edges.at(x);
+    const int64_t n = g_.vertex(x).edges;
+    const VertexList& children = g_.children[x];
+    const auto in_order = [&list] {
+        std::sort(list.begin(), list.end());
+        list.resize(static_cast<size_t>(std::unique(list.begin(), list.end()) - list.begin()));
+    };
+    list.assign(edges, edges + n);
+    list.append(children.begin(), children.end());
+    in_order();
+    if (static_cast<int64_t>(list.size()) <= DEGREE) return;
+    measure(g_.z(x), edges, n, space, space.found);
+    std::vector<uint8_t>& keeps = space.keeps;
+    keeps.resize(static_cast<size_t>(n));
+    prune(space.found.data(), n, keeps.data());
+    list.assign(children.begin(), children.end());
+    for (int64_t i = 0; i < n; ++i)
+        if (keeps[static_cast<size_t>(i)]) list.push_back(edges[i]);
+    in_order();
+    const auto firm = static_cast<int64_t>(list.size());
+    for (int64_t i = 0; i < n && static_cast<int64_t>(list.size()) < DEGREE; ++i)
+        if (!keeps[static_cast<size_t>(i)] && !std::binary_search(list.begin(), list.begin() + firm, edges[i]))
+            list.push_back(edges[i]);
+    std::sort(list.begin(), list.end());
+}
+
 // --- Codes of edges
 
 EdgeWriter::EdgeWriter(GraphData& graph, const Encoder& encoder)

@@ -57,6 +57,8 @@ public:
     // G(x).
     int64_t find_edges(uint32_t x, RuleSpace& space, uint32_t* edges) const;
     uint32_t find_parent(uint32_t x) const;
+    // The list of x, ascending by number.
+    void find_list(uint32_t x, RuleSpace& space, VertexList& list) const;
 
 private:
     const GraphData& g_;

@@ -1,5 +1,6 @@
 #include "sources/pivots/blocks.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "memory/pages.h"
@@ -7,9 +8,9 @@
 
 namespace lethevec {
 
-// About as many blocks as fill a large page.
+// As many blocks as fill a few large pages: what is left of the last one has small pages, so that it does not count.
 Blocks::Blocks(int64_t scan_bytes, int64_t rest_bytes) : scan_bytes_(scan_bytes), rest_bytes_(rest_bytes), shift_(2) {
-    while (2 * slab_bytes() <= LARGE_PAGE) ++shift_;
+    while (2 * slab_bytes() <= 4 * LARGE_PAGE) ++shift_;
 }
 
 Blocks::Blocks(const Blocks& other)
@@ -20,8 +21,14 @@ Blocks::Blocks(const Blocks& other)
         release();
         throw;
     }
-    for (size_t slab = 0; slab < slabs_.size(); ++slab)
-        std::memcpy(slabs_[slab], other.slabs_[slab], static_cast<size_t>(slab_bytes()));
+    // What is not in use is not touched, and takes no memory.
+    const int64_t each = int64_t{1} << shift_;
+    for (int64_t from = 0; from < other.size_; from += each) {
+        const auto block = static_cast<uint32_t>(from);
+        const int64_t used = std::min(each, other.size_ - from);
+        std::memcpy(scan(block), other.scan(block), static_cast<size_t>(used * scan_bytes_));
+        std::memcpy(rest(block), other.rest(block), static_cast<size_t>(used * rest_bytes_));
+    }
     size_ = other.size_;
 }
 

@@ -26,7 +26,8 @@ struct CellShape {
     int64_t first_bits;  // of its first plane
     int run_shift;       // a run has 2^run_shift rows
     // As long as they can be without the last one of a cell being mostly empty. At least a pair, which has 2^6 rows.
-    static int shift_for(int64_t cell_size) { return cell_size >= 96 ? 7 : 6; }
+    // Cells whose size follows the number of records (0) are large where it matters.
+    static int shift_for(int64_t cell_size) { return cell_size >= 96 || cell_size == 0 ? 7 : 6; }
     int64_t run() const { return int64_t{1} << run_shift; }
     int64_t scan_bytes() const { return (first_bits + 7) / 8; }
     int64_t words() const { return (bits - first_bits + 31) / 32; }  // of the planes after the first

@@ -10,9 +10,9 @@ namespace lethevec {
 
 namespace {
 
-constexpr int64_t ROWS_TOGETHER = 96;
-
-int64_t panels_for(int64_t n) { return (n + PANEL - 1) / PANEL; }
+// Rows that meet the same centres while these are in the second cache.
+constexpr int64_t ROWS_TOGETHER = 48, PANELS_TOGETHER = 48;
+constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
@@ -24,11 +24,9 @@ uint32_t Centres::find(int64_t id) const {
 
 void Centres::append(int64_t id, const float* row) {
     const int64_t c = size();
-    panels_.reserve(panels_for(c + 1));
     rows_.reserve(c + 1);
     squares_.reserve(c + 1);
     ids_.resize(c + 1);
-    panels_.resize(panels_for(c + 1));
     rows_.resize(c + 1);
     squares_.resize(c + 1);
     ids_[c] = id;
@@ -37,60 +35,75 @@ void Centres::append(int64_t id, const float* row) {
 
 void Centres::replace(int64_t c, const float* row) {
     std::copy(row, row + d_, rows_.at(c));
-    float* panel = panels_.at(c / PANEL);
-    for (int64_t j = 0; j < d_; ++j) panel[j * PANEL + c % PANEL] = row[j];
+    rounded_.outdate();
     squares_[c] = active().dot(row, row, d_);
 }
 
 void Centres::remove(int64_t c) {
-    const int64_t last = size() - 1;
-    float *to = panels_.at(c / PANEL), *from = panels_.at(last / PANEL);
-    for (int64_t j = 0; j < d_; ++j) {
-        to[j * PANEL + c % PANEL] = from[j * PANEL + last % PANEL];
-        from[j * PANEL + last % PANEL] = 0.0f;
-    }
+    rounded_.outdate();
     ids_.remove(c);
     rows_.remove(c);
     squares_.remove(c);
-    panels_.resize(panels_for(last));
 }
 
 void Centres::nearest(const float* z, int64_t n, const CentreNumbers& without, uint32_t* centres,
                       float* distances) const {
     const Kernels& kernels = active();
-    const int64_t count = size(), panels = panels_for(count), width = panels * PANEL;
-    const float share = error(d_);
-    Wiped<float> products(std::min(n, ROWS_TOGETHER) * width);
+    const int64_t most = std::min(n, ROWS_TOGETHER), width = PANELS_TOGETHER * MEANS;
+    RoundedCentres::Rows rounded(rounded_, most);
+    Wiped<float> bounds(most * width);
+    // Centres to pass over are as far as can be, like what lies past the last one.
+    WipedVector<float> squares;
+    const float* sizes = rounded_.squares();
+    if (!without.empty()) {
+        squares.assign(rounded_.squares(), rounded_.squares() + rounded_.panels() * MEANS);
+        for (uint32_t c : without) squares[c] = INFINITE;
+        sizes = squares.data();
+    }
     for (int64_t from = 0; from < n; from += ROWS_TOGETHER) {
         const int64_t some = std::min(ROWS_TOGETHER, n - from);
-        kernels.products(panels_.at(0), panels, d_, z + from * d_, some, products.at(0));
-        for (int64_t i = 0; i < some; ++i) {
-            const float* row = z + (from + i) * d_;
-            float* product = products.at(i * width);
-            const float slack = share * kernels.dot(row, row, d_) + TINY;
-            // Everything less |z|^2, which is the same for all.
-            float best = std::numeric_limits<float>::infinity();
-            for (uint32_t c : without) product[c] = -best;  // as far as can be
-            for (int64_t c = 0; c < count; ++c) {
-                const float upper = squares_[c] * (1.0f + share) - 2.0f * product[c];
-                best = upper < best ? upper : best;
+        rounded.take(z + from * d_, some);
+        for (int64_t i = from; i < from + some; ++i) {
+            centres[i] = NONE;
+            distances[i] = INFINITE;
+        }
+        for (int64_t panel = 0; panel < rounded_.panels(); panel += PANELS_TOGETHER) {
+            const int64_t panels = std::min(PANELS_TOGETHER, rounded_.panels() - panel), there = panels * MEANS;
+            rounded.compare(panel, panels, sizes, bounds.at(0));
+            for (int64_t i = 0; i < some; ++i) {
+                const float *row = z + (from + i) * d_, *bound = bounds.at(i * there);
+                uint32_t& found = centres[from + i];
+                float& distance = distances[from + i];
+                const auto look = [&](int64_t c) {
+                    const int64_t other = panel * MEANS + c;
+                    if (sizes[other] < INFINITE) compare(row, static_cast<uint32_t>(other), found, distance);
+                };
+                // The likeliest first, so that few others are left.
+                const float low = kernels.least(bound, there), base = rounded.base(i);
+                if (low + base > distance || !(base < INFINITE)) continue;
+                const int64_t likely = kernels.first_within(bound, 0, there, low);
+                if (likely < there) look(likely);
+                const auto limit = [&] { return distance - base; };
+                for (int64_t c = kernels.first_within(bound, 0, there, limit()); c < there;
+                     c = kernels.first_within(bound, c + 1, there, limit()))
+                    if (c != likely) look(c);
             }
-            const float limit = best + 2.0f * slack;
-            uint32_t found = NONE;
-            float distance = 0.0f;
-            for (int64_t c = 0; c < count; ++c) {
-                if (squares_[c] * (1.0f - share) - 2.0f * product[c] > limit) continue;
-                if (product[c] == -std::numeric_limits<float>::infinity()) continue;
-                const float exact = kernels.squared_distance(row, rows_.at(c), d_);
-                if (found == NONE || exact < distance || (exact == distance && ids_[c] < ids_[found])) {
-                    found = static_cast<uint32_t>(c);
-                    distance = exact;
-                }
-            }
-            centres[from + i] = found;
-            distances[from + i] = distance;
+        }
+        // Where squares are too large for a float, bounds say nothing.
+        for (int64_t i = from; i < from + some; ++i) {
+            if (distances[i] < INFINITE) continue;
+            for (uint32_t c = 0; c < size(); ++c)
+                if (std::find(without.begin(), without.end(), c) == without.end())
+                    compare(z + i * d_, c, centres[i], distances[i]);
         }
     }
+}
+
+void Centres::compare(const float* z, uint32_t c, uint32_t& found, float& distance) const {
+    const float exact = active().squared_distance(z, rows_.at(c), d_);
+    if (found != NONE && (exact > distance || (exact == distance && ids_[c] >= ids_[found]))) return;
+    found = c;
+    distance = exact;
 }
 
 bool Centres::nearer(const float* z, const uint32_t* of, int64_t n, uint32_t& own, float& distance) const {
@@ -105,10 +118,10 @@ bool Centres::nearer(const float* z, const uint32_t* of, int64_t n, uint32_t& ow
     return changed;
 }
 
-int64_t Centres::bytes() const { return panels_.bytes() + rows_.bytes() + ids_.bytes() + squares_.bytes(); }
+int64_t Centres::bytes() const { return rounded_.bytes() + rows_.bytes() + ids_.bytes() + squares_.bytes(); }
 
 void Centres::raw_memory(std::vector<uint8_t>& all) const {
-    panels_.raw_memory(all);
+    rounded_.raw_memory(all);
     rows_.raw_memory(all);
     ids_.raw_memory(all);
     squares_.raw_memory(all);

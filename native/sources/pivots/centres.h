@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memory/growing.h"
+#include "sources/pivots/rounded.h"
 
 namespace lethevec {
 
@@ -18,7 +19,7 @@ class Centres {
 public:
     static constexpr uint32_t NONE = UINT32_MAX;
 
-    explicit Centres(int64_t d) : d_(d), panels_(16 * d), rows_(d), ids_(1), squares_(1) {}
+    explicit Centres(int64_t d) : d_(d), rounded_(d), rows_(d), ids_(1), squares_(1) {}
 
     int64_t size() const { return ids_.size(); }
     int64_t id(int64_t c) const { return ids_[c]; }
@@ -31,6 +32,11 @@ public:
     // The last centre takes the number of c.
     void remove(int64_t c);
 
+    // After changes, and before `nearest`. May throw, changing nothing that can be seen, unless there are no more
+    // centres than when it was called last.
+    void settle() {
+        if (!rounded_.ready()) rounded_.make(rows_.at(0), size());
+    }
     // The nearest centre of each of n vectors and its squared distance; those `without` are passed over, which are not
     // all.
     void nearest(const float* z, int64_t n, const CentreNumbers& without, uint32_t* centres, float* distances) const;
@@ -47,8 +53,11 @@ public:
     float square(int64_t c) const { return squares_[c]; }
 
 private:
+    // Whether centre c is nearer to z than the one that was found, or as near with a smaller id. Both change then.
+    void compare(const float* z, uint32_t c, uint32_t& found, float& distance) const;
+
     int64_t d_;
-    Growing<float> panels_;  // (size / PANEL, d, PANEL)
+    RoundedCentres rounded_;
     Growing<float> rows_;
     Growing<int64_t> ids_;
     Growing<float> squares_;

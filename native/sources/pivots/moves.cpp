@@ -36,26 +36,26 @@ void Pivots::plan_own(const Rows& rows, const CentreNumbers& cells, const Centre
     }
 }
 
-void Pivots::plan_takeovers(const Rows& rows, const CentreNumbers& changed, const std::vector<uint8_t>& planned,
-                            const RowSet& leaving, int64_t threads, const Progress& progress,
-                            WipedVector<Move>& moves) const {
-    if (changed.empty() || pieces_.empty()) return;
+// Rows that one of `count` centres may be nearer to than their own; all pairs of a row stand together.
+void Pivots::find_rivals(const Rows& rows, const float* centres, int64_t count, int64_t threads,
+                         const Progress& progress, WipedVector<Rival>& rivals) const {
+    if (count == 0 || pieces_.empty()) return;
     constexpr int64_t FEW = 4;  // up to here one product at a time is faster than a panel
     constexpr int64_t ROWS_TOGETHER = 96;
     const Kernels& kernels = active();
-    const auto count = static_cast<int64_t>(changed.size());
     const int64_t panels = (count + PANEL - 1) / PANEL, width = count <= FEW ? count : panels * PANEL;
-    Wiped<float> panel(count <= FEW ? 0 : panels * PANEL * d_);
-    if (count > FEW)
-        for (int64_t i = 0; i < count; ++i)
-            for (int64_t j = 0; j < d_; ++j)
-                *panel.at((i / PANEL * d_ + j) * PANEL + i % PANEL) = centres_.row(changed[static_cast<size_t>(i)])[j];
+    Wiped<float> panel(count <= FEW ? 0 : panels * PANEL * d_), squares(count);
+    for (int64_t i = 0; i < count; ++i) {
+        const float* centre = centres + i * d_;
+        *squares.at(i) = kernels.dot(centre, centre, d_);
+        for (int64_t j = 0; count > FEW && j < d_; ++j) *panel.at((i / PANEL * d_ + j) * PANEL + i % PANEL) = centre[j];
+    }
     const float share = Centres::error(d_);
     const bool cosine = settings_.metric == Metric::cosine;
     std::mutex adding;
-    const auto take_over = [&](int64_t begin, int64_t end) {
-        WipedVector<Move> own;
-        Wiped<float> products(ROWS_TOGETHER * width), z(d_);
+    const auto look = [&](int64_t begin, int64_t end) {
+        WipedVector<Rival> own;
+        Wiped<float> products(ROWS_TOGETHER * width);
         for (int64_t c = begin; c < end; ++c) {
             const Chunk& chunk = rows.chunk(c);
             const auto first = static_cast<uint32_t>(c * rows.chunk_rows());
@@ -69,39 +69,114 @@ void Pivots::plan_takeovers(const Rows& rows, const CentreNumbers& changed, cons
                     kernels.products(panel.at(0), panels, d_, x, some, products.at(0));
                 else
                     for (int64_t k = 0; k < count; ++k)
-                        kernels.dots(x, some, centres_.row(changed[static_cast<size_t>(k)]), d_, products.at(k * some));
+                        kernels.dots(x, some, centres + k * d_, d_, products.at(k * some));
                 const int64_t of_row = count > FEW ? width : 1, of_centre = count > FEW ? 1 : some;
                 for (int64_t i = 0; i < some; ++i) {
-                    const Link& own_link = links[i];
+                    const Link& link = links[i];
                     const float norm = chunk.norms[from + i];
                     const float square = cosine ? 1.0f : norm * norm, twice = cosine ? 2.0f / norm : 2.0f;
-                    Move move{start + static_cast<uint32_t>(i), own_link.cell - 1, own_link.distance};
-                    bool nearer = false, known = false;
                     for (int64_t k = 0; k < count; ++k) {
-                        const uint32_t other = changed[static_cast<size_t>(k)];
-                        const float least = square * (1.0f - share) + centres_.square(other) * (1.0f - share) -
+                        const float least = square * (1.0f - share) + *squares.at(k) * (1.0f - share) -
                                             twice * *products.at(i * of_row + k * of_centre) - Centres::TINY;
-                        if (least > move.distance) continue;
-                        if (own_link.cell == 0 || planned[own_link.cell - 1] || leaving.has(move.row)) break;
-                        if (!known) geometry(x + i * d_, 1, z.at(0));
-                        known = true;
-                        nearer = centres_.nearer(z.at(0), &other, 1, move.to, move.distance) || nearer;
+                        if (least > link.distance || link.cell == 0) continue;
+                        own.push_back({start + static_cast<uint32_t>(i), static_cast<uint32_t>(k)});
                     }
-                    if (nearer) own.push_back(move);
                 }
             }
         }
         std::lock_guard<std::mutex> turn(adding);
-        moves.append(own.begin(), own.end());
+        rivals.append(own.begin(), own.end());
     };
     // So many chunks at a time as a thread has done before anybody grows impatient.
     const int64_t together =
         progress ? std::max<int64_t>(1, threads * (int64_t{1} << 22) / (rows.chunk_rows() * width)) : rows.chunks();
     for (int64_t from = 0; from < rows.chunks(); from += together) {
         const int64_t some = std::min(together, rows.chunks() - from);
-        parallel_for(some, threads, 1, [&](int64_t begin, int64_t end) { take_over(from + begin, from + end); });
+        parallel_for(some, threads, 1, [&](int64_t begin, int64_t end) { look(from + begin, from + end); });
         if (progress) progress(0);
     }
+}
+
+void Pivots::plan_takeovers(const Rows& rows, const CentreNumbers& changed, const std::vector<uint8_t>& planned,
+                            const RowSet& leaving, int64_t threads, const Progress& progress,
+                            WipedVector<Move>& moves) {
+    const auto count = static_cast<int64_t>(changed.size());
+    WipedVector<Rival> rivals;
+    if (was_foreseen(changed)) {
+        rivals.swap(foreseen_.rivals);
+    } else {
+        WipedVector<float> centres(static_cast<size_t>(count * d_));
+        for (int64_t i = 0; i < count; ++i) {
+            const float* centre = centres_.row(changed[static_cast<size_t>(i)]);
+            std::copy(centre, centre + d_, centres.data() + i * d_);
+        }
+        find_rivals(rows, centres.data(), count, threads, progress, rivals);
+    }
+    Wiped<float> z(d_);
+    for (size_t from = 0, to = 0; from < rivals.size(); from = to) {
+        const uint32_t row = rivals[from].row;
+        const Link& own = link(row);
+        while (to < rivals.size() && rivals[to].row == row) ++to;
+        if (planned[own.cell - 1] || leaving.has(row)) continue;
+        Move move{row, own.cell - 1, own.distance};
+        bool nearer = false;
+        geometry(rows.vector(row), 1, z.at(0));
+        for (size_t i = from; i < to; ++i)
+            nearer = centres_.nearer(z.at(0), &changed[rivals[i].centre], 1, move.to, move.distance) || nearer;
+        if (nearer) moves.push_back(move);
+    }
+}
+
+// --- Before a change, while searches go on
+
+// What takes longest when a record becomes a pivot is to compare all others with it.
+void Pivots::foresee(const Rows& rows, const float* z, WipedVector<int64_t>& ids, int64_t threads) {
+    forget_foreseen();
+    if (void_ || samples_ || ids.empty()) return;
+    find_rivals(rows, z, static_cast<int64_t>(ids.size()), threads, nullptr, foreseen_.rivals);
+    foreseen_.ids.swap(ids);
+    foreseen_.change = changes_;
+}
+
+void Pivots::foresee_add(const Rows& rows, const float* x, const int64_t* ids, int64_t n, int64_t threads) {
+    const uint64_t limit = settings_.limit(filed_ + n);
+    WipedVector<int64_t> fresh;
+    WipedVector<float> z;
+    for (int64_t i = 0; i < n; ++i) {
+        if (siphash(settings_.key, static_cast<uint64_t>(ids[i])) >= limit) continue;
+        fresh.push_back(ids[i]);
+        z.resize(z.size() + static_cast<size_t>(d_));
+        geometry(x + i * d_, 1, z.end() - d_);
+    }
+    foresee(rows, z.data(), fresh, threads);
+}
+
+void Pivots::foresee_leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads) {
+    if (!follows()) return;
+    int64_t leave = 0;
+    for (int64_t i = 0; i < n; ++i) leave += filed(which[i]);
+    Change change;
+    find_pivots(rows, settings_.limit(filed_ - leave), RowSet(rows.size(), which, n), change);
+    WipedVector<int64_t> fresh;
+    WipedVector<float> z;
+    for (uint32_t row : change.promoted) {
+        fresh.push_back(rows.id(row));
+        z.resize(z.size() + static_cast<size_t>(d_));
+        geometry(rows.vector(row), 1, z.end() - d_);
+    }
+    foresee(rows, z.data(), fresh, threads);
+}
+
+void Pivots::forget_foreseen() {
+    foreseen_.ids.clear();
+    foreseen_.rivals = {};
+}
+
+bool Pivots::was_foreseen(const CentreNumbers& fresh) const {
+    if (foreseen_.change != changes_ || foreseen_.ids.size() != fresh.size()) return false;
+    for (size_t i = 0; i < fresh.size(); ++i)
+        if (centres_.id(fresh[i]) != foreseen_.ids[i]) return false;
+    return !fresh.empty();
 }
 
 void Pivots::prepare_moves(const WipedVector<Move>& moves) {

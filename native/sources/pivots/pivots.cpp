@@ -11,13 +11,38 @@
 
 namespace lethevec {
 
+namespace {
+
+constexpr uint64_t LEAST_CELL = 4, RECORDS_PER_SQUARE = 20;  // see the spec
+
+uint64_t whole_root(uint64_t number) {
+    auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(number)));
+    while (root * root > number) --root;
+    while ((root + 1) * (root + 1) <= number) ++root;
+    return root;
+}
+
+}  // namespace
+
 std::unique_ptr<Source> PivotSettings::make() const { return std::make_unique<Pivots>(*this); }
+
+// Mirrors `pivot_limit` of the spec.
+uint64_t PivotSettings::limit(int64_t records) const {
+    if (cell_size) {
+        const auto size = static_cast<uint64_t>(cell_size);
+        return UINT64_MAX / size + (UINT64_MAX % size + 1) / size;
+    }
+    const uint64_t root = whole_root((static_cast<uint64_t>(records) << 24) / RECORDS_PER_SQUARE);
+    const uint64_t size = std::max(LEAST_CELL << 12, root);  // in parts of 2^-12
+    // 2^76 / size, by 64 bits at a time.
+    const uint64_t high = (uint64_t{1} << 63) / size, rest = (uint64_t{1} << 63) % size;
+    return (high << 13) + (rest << 13) / size;
+}
 
 Pivots::Pivots(const PivotSettings& settings)
     : settings_(settings),
       d_(settings.encoder->dim),
-      limit_(UINT64_MAX / static_cast<uint64_t>(settings.cell_size) +
-             (UINT64_MAX % static_cast<uint64_t>(settings.cell_size) + 1) / static_cast<uint64_t>(settings.cell_size)),
+      limit_(settings.limit(0)),
       shape_{settings.encoder->bits, settings.encoder->dim, CellShape::shift_for(settings.cell_size)},
       centres_(d_),
       origins_(d_, settings.encoder->bits),
@@ -27,6 +52,7 @@ Pivots::Pivots(const PivotSettings& settings)
       scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))),
       own_(d_, *settings.encoder) {
     append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
+    settle();
 }
 
 // What a call needs is not copied.
@@ -35,6 +61,7 @@ Pivots::Pivots(const Pivots& other)
       settings_(other.settings_),
       d_(other.d_),
       limit_(other.limit_),
+      order_(other.order_),
       shape_(other.shape_),
       void_(other.void_),
       centres_(other.centres_),
@@ -57,8 +84,7 @@ std::unique_ptr<Source> Pivots::copy_without(const Rows& rows, const uint32_t* w
                                              const Progress& progress) const {
     if (n < WORTH_A_COPY || !sooner_rebuilt(rows, which, n))
         return Source::copy_without(rows, which, n, threads, progress);
-    RowSet leaving(rows.size());
-    for (int64_t i = 0; i < n; ++i) leaving.add(which[i]);
+    const RowSet leaving(rows.size(), which, n);
     std::vector<uint32_t> staying;
     staying.reserve(static_cast<size_t>(std::max<int64_t>(0, filed_ - n)));
     for (uint32_t row = 0; row < rows.size(); ++row)
@@ -88,7 +114,10 @@ bool Pivots::sooner_rebuilt(const Rows& rows, const uint32_t* which, int64_t n) 
     // Samples change where one of them leaves, and where one comes whose pivot is gone.
     const double changes = static_cast<double>(homes) + (samples_ ? gone * all * stay * SAMPLED_SHARE : 0.0);
     const double moved = 1.0 - std::exp(-changes / centres);
-    return gone * stay + (1.0 - gone) * moved * (1.0 + stay) > REBUILD_FROM * stay * (1.0 - gone);
+    // Those that become pivots because there are fewer records.
+    const auto more = static_cast<double>(settings_.limit(filed_ - n) - limit_) / static_cast<double>(limit_);
+    const double come = std::max(0.0, (1.0 - gone) * more);
+    return gone * stay + (1.0 - gone) * moved * (1.0 + stay) + come * stay > REBUILD_FROM * stay * (1.0 - gone + come);
 }
 
 // --- Where rows are
@@ -207,6 +236,12 @@ void Pivots::append_centre(int64_t id, const float* z, double norm) {
     stale_.push_back(CHANGED);
 }
 
+// Cannot fail where there are no more centres than at the last time.
+void Pivots::settle() {
+    centres_.settle();
+    if (samples_) samples_->pivots.settle();
+}
+
 void Pivots::remove_last_centre() {
     const int64_t c = centres_.size() - 1;
     cells_.remove(c);
@@ -257,6 +292,7 @@ void Pivots::remove_centres(const CentreNumbers& gone, CentreNumbers& numbers) {
 
 CentreNumbers Pivots::centres_of(const Rows& rows, const uint32_t* which, int64_t n) const {
     constexpr size_t FEW = 8;  // up to here it is faster to look for each
+    if (n == 0) return {};
     WipedVector<int64_t> ids;
     for (int64_t i = 0; i < n; ++i)
         if (filed(which[i]) && is_pivot(rows.id(which[i]))) ids.push_back(rows.id(which[i]));
@@ -276,60 +312,118 @@ CentreNumbers Pivots::centres_of(const Rows& rows, const uint32_t* which, int64_
 // --- Changes
 // -----------------------------------------------------------------------------------------------------------
 
+WipedVector<HashedId> Pivots::hashed(const Rows& rows, const uint32_t* which, int64_t n) const {
+    WipedVector<HashedId> records(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) records[static_cast<size_t>(i)] = hashed(rows.id(which[i]));
+    return records;
+}
+
+// Which rows become pivots and which centres go, when so many records are there as `limit` is for. One that comes makes
+// the limit smaller, one that leaves makes it larger.
+void Pivots::find_pivots(const Rows& rows, uint64_t limit, const RowSet& leaving, Change& change) {
+    if (follows())
+        order_.reach_for(std::max(limit, limit_), [&](const auto& take) {
+            for (uint32_t row = 0; row < rows.size(); ++row)
+                if (filed(row)) take(hashed(rows.id(row)));
+        });
+    const HashedId *from = nullptr, *to = nullptr;
+    if (follows()) {
+        from = order_.begin(std::min(limit, limit_));
+        to = order_.end(std::max(limit, limit_));
+    }
+    for (; from != to; ++from) {
+        const uint32_t row = rows.find(from->id);
+        if (leaving.has(row)) continue;
+        (limit < limit_ ? change.demoted : change.promoted).push_back(row);
+    }
+}
+
+// Everything that a change of pivots comes to, but nothing is moved yet. `coming` rows are not filed. May throw: then
+// `undo` makes it undone.
+void Pivots::plan(const Rows& rows, const uint32_t* coming, int64_t n, const RowSet& leaving, const uint32_t* left,
+                  int64_t lefts, int64_t threads, const Progress& progress, Change& change) {
+    CentreNumbers fresh;
+    fresh.reserve(change.promoted.size());
+    Wiped<float> z(d_);
+    for (uint32_t row : change.promoted) {
+        geometry(rows.vector(row), 1, z.at(0));
+        double norm = 0.0;
+        active().norms(z.at(0), d_, 1, &norm);
+        append_centre(rows.id(row), z.at(0), norm);
+        fresh.push_back(static_cast<uint32_t>(centres_.size() - 1));
+    }
+    settle();
+    change.ends_void = void_ && !fresh.empty();
+    if (change.ends_void) change.gone.push_back(0);
+    change.becomes_void = !void_ && fresh.empty() && static_cast<int64_t>(change.gone.size()) == centres_.size();
+    if (change.becomes_void) append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
+    change.changed = fresh;
+    if (samples_ && (!void_ || change.ends_void) && !change.becomes_void) {
+        lose_homes(rows, left, lefts, leaving, progress, change);
+        find_homes(rows, coming, n, leaving, fresh, progress, change);
+        recentre(fresh, change);
+    }
+    settle();
+    if (change.gone.empty() && change.changed.empty()) return;
+    CentreNumbers emptied = change.gone;
+    emptied.insert(emptied.end(), change.changed.begin(), change.changed.end());
+    std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
+    for (uint32_t c : emptied) planned[c] = 1;
+    plan_own(rows, emptied, change.gone, leaving, threads, progress, change.moves);
+    if (!change.ends_void) plan_takeovers(rows, change.changed, planned, leaving, threads, progress, change.moves);
+}
+
 void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress) {
     const Rows& rows = added.rows;
     const uint32_t* which = added.which;
     const int64_t n = added.n, before = centres_.size();
+    const uint64_t limit_before = limit_;
     int64_t taken = 0, placed = 0;
-    bool ends_void = false;
     Change change;
     CentreNumbers numbers;
+    WipedVector<HashedId> ordered;
     try {
+        const uint64_t limit = settings_.limit(filed_ + n);
+        find_pivots(rows, limit, {}, change);
+        WipedVector<HashedId> records = hashed(rows, which, n);
+        for (int64_t i = 0; i < n; ++i)
+            if (records[static_cast<size_t>(i)].hash < limit) change.promoted.push_back(which[i]);
+        if (follows()) order_.prepare(records, ordered);
+        change.gone = centres_of(rows, change.demoted.data(), static_cast<int64_t>(change.demoted.size()));
+        limit_ = limit;
         for (; taken < n; ++taken) take_piece(which[taken]);
-        CentreNumbers fresh;
-        Wiped<float> z(d_);
-        for (int64_t i = 0; i < n; ++i) {
-            if (!is_pivot(rows.id(which[i]))) continue;
-            geometry(rows.vector(which[i]), 1, z.at(0));
-            double norm = 0.0;
-            active().norms(z.at(0), d_, 1, &norm);
-            append_centre(rows.id(which[i]), z.at(0), norm);
-            fresh.push_back(static_cast<uint32_t>(centres_.size() - 1));
-        }
-        ends_void = void_ && !fresh.empty();
-        if (ends_void) change.gone.push_back(0);
-        change.changed = fresh;
-        if (samples_ && (!void_ || ends_void)) {
-            find_homes(rows, which, n, fresh, ends_void, progress, change.homes);
-            recentre(fresh, change);
-        }
-        if (ends_void) {
-            plan_own(rows, {0}, change.gone, {}, threads, progress, change.moves);
-        } else if (!change.changed.empty()) {
-            std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
-            for (uint32_t c : change.changed) planned[c] = 1;
-            plan_own(rows, change.changed, {}, {}, threads, progress, change.moves);
-            plan_takeovers(rows, change.changed, planned, {}, threads, progress, change.moves);
-        }
+        plan(rows, which, n, {}, nullptr, 0, threads, progress, change);
         place(rows, which, n, change.gone, threads, progress, placed);
         prepare_moves(change.moves);
-        numbers.reserve(static_cast<size_t>(ends_void ? centres_.size() : 0));
+        numbers.reserve(static_cast<size_t>(change.gone.empty() ? 0 : centres_.size()));
         make_moves(rows, change.moves, progress);
     } catch (...) {
         if (progress) throw;  // a copy, which is dropped
         while (placed > 0) take_out(rows, which[--placed]);
         undo(rows, change);
         while (centres_.size() > before) remove_last_centre();
+        settle();
         while (taken > 0) release_piece(which[--taken]);
+        limit_ = limit_before;
         refresh();
         throw;
     }
-    if (ends_void) {
-        remove_centres(change.gone, numbers);
-        void_ = false;
-    }
+    finish(change, numbers);
+    if (follows()) order_.insert(ordered);
+    if (follows()) order_.shorten(limit_);
     recode(rows, which, n, change.moves, threads, progress);
     refresh();
+}
+
+// Rows are in their new cells. Cannot fail.
+void Pivots::finish(const Change& change, CentreNumbers& numbers) {
+    if (change.becomes_void && samples_)  // nobody has a home in the void
+        for (Piece& piece : pieces_) piece.homes.zero();
+    if (!change.gone.empty()) remove_centres(change.gone, numbers);
+    settle();
+    ++changes_;
+    forget_foreseen();
+    void_ = (void_ || change.becomes_void) && !change.ends_void;
 }
 
 void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& without, int64_t threads,
@@ -371,54 +465,56 @@ void Pivots::leave_quietly(const Rows& rows, const uint32_t* which, int64_t n, f
 
 void Pivots::leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) {
     bool quiet = true;
-    for (int64_t i = 0; quiet && i < n; ++i)
-        if (filed(which[i])) quiet = !is_pivot(rows.id(which[i])) && (!samples_ || home(which[i]).pivot == 0);
+    int64_t leave = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (!filed(which[i])) continue;
+        ++leave;
+        quiet = quiet && !is_pivot(rows.id(which[i])) && (!samples_ || home(which[i]).pivot == 0);
+    }
+    const uint64_t limit = settings_.limit(filed_ - leave), limit_before = limit_;
+    const int64_t before = centres_.size();
+    Change change;
+    WipedVector<HashedId> records;
+    if (follows()) records = hashed(rows, which, n);
+    const RowSet leaving(rows.size(), which, n);
+    find_pivots(rows, limit, leaving, change);
     Wiped<float> z(d_);
-    if (quiet) {
+    if (quiet && change.promoted.empty()) {
+        limit_ = limit;
+        ++changes_;
         leave_quietly(rows, which, n, z.at(0), progress);
+        if (follows()) order_.erase(records);
         recode(rows, nullptr, 0, {}, threads, progress);
         refresh();
         return;
     }
-    Change change;
     change.gone = centres_of(rows, which, n);
-    RowSet leaving(rows.size());
-    for (int64_t i = 0; i < n; ++i) leaving.add(which[i]);
     CentreNumbers numbers;
-    numbers.reserve(static_cast<size_t>(centres_.size() + 1));
-    const bool last = static_cast<int64_t>(change.gone.size()) == centres_.size();
-    if (last) append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
+    numbers.reserve(static_cast<size_t>(centres_.size()) + change.promoted.size() + 1);
     try {
-        if (samples_ && !last) {
-            lose_homes(rows, which, n, change.gone, leaving, progress, change.homes);
-            recentre({}, change);
-        }
-        CentreNumbers emptied = change.gone;
-        emptied.insert(emptied.end(), change.changed.begin(), change.changed.end());
-        std::vector<uint8_t> planned(static_cast<size_t>(centres_.size()), 0);
-        for (uint32_t c : emptied) planned[c] = 1;
-        plan_own(rows, emptied, change.gone, leaving, threads, progress, change.moves);
-        plan_takeovers(rows, change.changed, planned, leaving, threads, progress, change.moves);
+        limit_ = limit;
+        plan(rows, nullptr, 0, leaving, which, n, threads, progress, change);
         prepare_moves(change.moves);
         make_moves(rows, change.moves, progress);
     } catch (...) {
         if (progress) throw;  // likewise
         undo(rows, change);
-        if (last) remove_last_centre();
+        while (centres_.size() > before) remove_last_centre();
+        settle();
+        limit_ = limit_before;
         refresh();
         throw;
     }
     leave_quietly(rows, which, n, z.at(0), progress);
-    if (last && samples_)  // nobody has a home in the void
-        for (Piece& piece : pieces_) piece.homes.zero();
-    remove_centres(change.gone, numbers);
-    void_ = void_ || last;
+    finish(change, numbers);
+    if (follows()) order_.erase(records);
     recode(rows, nullptr, 0, change.moves, threads, progress);
     refresh();
 }
 
 void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
     if (!filed(last)) return;
+    ++changes_;
     take_piece(row);
     link(row) = link(last);
     if (samples_) home(row) = home(last);
@@ -429,6 +525,7 @@ void Pivots::renumber(const Rows&, uint32_t last, uint32_t row) {
 // --- Memory
 // ------------------------------------------------------------------------------------------------------------
 
+// Without the order of hashes, which is small and depends on history.
 int64_t Pivots::bytes() const {
     int64_t total = centres_.bytes() + origins_.bytes() + means_.bytes() + cells_.bytes();
     if (samples_) total += samples_->pivots.bytes() + samples_->sums.bytes() + samples_->counts.bytes();
@@ -439,6 +536,7 @@ int64_t Pivots::bytes() const {
 }
 
 void Pivots::raw_memory(std::vector<uint8_t>& all) const {
+    order_.raw_memory(all);
     centres_.raw_memory(all);
     origins_.raw_memory(all);
     means_.raw_memory(all);

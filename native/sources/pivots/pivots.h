@@ -5,6 +5,7 @@
 // there are no pivots at all, one cell around zero, the void, holds everything.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "search/query.h"
 #include "sources/pivots/cells.h"
 #include "sources/pivots/centres.h"
+#include "sources/pivots/hash_order.h"
 #include "sources/pivots/means.h"
 #include "sources/pivots/origins.h"
 #include "sources/source.h"
@@ -25,22 +27,36 @@ struct PivotSettings final : SourceSettings {
     std::shared_ptr<const Encoder> encoder;  // progressive
     Metric metric = Metric::cosine;
     SipKey key;
-    int64_t cell_size = 0;
+    int64_t cell_size = 0;  // 0: it follows the number of records
     int64_t probes = 0;
     bool refine = false;
 
     std::unique_ptr<Source> make() const override;
+    // Of so many records, those are pivots whose hashes are below it.
+    uint64_t limit(int64_t records) const;
 };
 
-// Some rows, a bit each.
+// Some rows: a short list, or a bit for each row that there is.
 class RowSet {
 public:
     RowSet() = default;
-    explicit RowSet(int64_t rows) : bits_(static_cast<size_t>((rows + 63) / 64)) {}
-    void add(uint32_t row) { bits_[row / 64] |= uint64_t{1} << (row % 64); }
-    bool has(uint32_t row) const { return !bits_.empty() && (bits_[row / 64] >> (row % 64) & 1); }
+    RowSet(int64_t rows, const uint32_t* which, int64_t n) : count_(n <= FEW ? n : 0) {
+        if (n <= FEW) {
+            std::copy(which, which + n, few_);
+            return;
+        }
+        bits_.resize(static_cast<size_t>((rows + 63) / 64));
+        for (int64_t i = 0; i < n; ++i) bits_[which[i] / 64] |= uint64_t{1} << (which[i] % 64);
+    }
+    bool has(uint32_t row) const {
+        if (!bits_.empty()) return bits_[row / 64] >> (row % 64) & 1;
+        return std::find(few_, few_ + count_, row) != few_ + count_;
+    }
 
 private:
+    static constexpr int64_t FEW = 4;
+    uint32_t few_[FEW] = {};
+    int64_t count_ = 0;
     std::vector<uint64_t> bits_;
 };
 
@@ -56,7 +72,14 @@ public:
     std::unique_ptr<Source> copy_for(int64_t n) const override;
     std::unique_ptr<Source> copy_without(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads,
                                          const Progress& progress) const override;
+    void foresee_add(const Rows& rows, const float* x, const int64_t* ids, int64_t n, int64_t threads) override;
+    void foresee_leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads) override;
+    void forget_foreseen() override;
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
+    // See image.cpp. None where centres are refined.
+    std::vector<uint8_t> image(const Rows& rows, const uint32_t* which, int64_t n) const override;
+    bool restore(const NewRows& added, const uint8_t* image, size_t bytes, int64_t threads,
+                 const Progress& progress) override;
     using Source::candidates;
     SearchWork candidates(const Scope& scope, Sought& sought) const override;
     int64_t bytes() const override;
@@ -97,6 +120,16 @@ private:
         uint32_t row, to;
         float distance;
     };
+    // A row, and the number of a centre that may be nearer to it than its own.
+    struct Rival {
+        uint32_t row, centre;
+    };
+    // What was found out for the next change: the rivals of pivots that are to come. Searches never look at it.
+    struct Foreseen {
+        WipedVector<int64_t> ids;
+        WipedVector<Rival> rivals;
+        uint64_t change = 0;  // valid before this change alone
+    };
     // Refined centres: the pivot that a sampled row is at home with (one more than its number, 0: none), and how far it
     // is.
     struct Home {
@@ -115,6 +148,8 @@ private:
     };
     // What a call changes, and what it takes to undo it. Distances and centres are something of a record too.
     struct Change {
+        WipedVector<uint32_t> promoted, demoted;  // rows that become pivots, and that were
+        bool ends_void = false, becomes_void = false;
         CentreNumbers gone;           // centres that leave
         CentreNumbers changed;        // those that are elsewhere, then those that are new
         WipedVector<float> old;       // where the former were
@@ -130,6 +165,8 @@ private:
     };
 
     Pivots(const Pivots& other);
+    // Whether the size of cells follows the number of records.
+    bool follows() const { return settings_.cell_size == 0; }
     bool is_pivot(int64_t id) const { return siphash(settings_.key, static_cast<uint64_t>(id)) < limit_; }
     Link& link(uint32_t row) { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
     const Link& link(uint32_t row) const { return pieces_[row / PIECE_ROWS].links[row % PIECE_ROWS]; }
@@ -146,9 +183,15 @@ private:
     // Their cells are empty. The last cell takes the number of one that goes. `numbers` has room for all centres.
     void remove_centres(const CentreNumbers& gone, CentreNumbers& numbers);
     void remove_last_centre();
+    void settle();
     // Of those of these rows that are pivots, ascending.
     CentreNumbers centres_of(const Rows& rows, const uint32_t* which, int64_t n) const;
     HashedId hashed(int64_t id) const { return {siphash(settings_.key, static_cast<uint64_t>(id)), id}; }
+    WipedVector<HashedId> hashed(const Rows& rows, const uint32_t* which, int64_t n) const;
+    void find_pivots(const Rows& rows, uint64_t limit, const RowSet& leaving, Change& change);
+    void plan(const Rows& rows, const uint32_t* coming, int64_t n, const RowSet& leaving, const uint32_t* left,
+              int64_t lefts, int64_t threads, const Progress& progress, Change& change);
+    void finish(const Change& change, CentreNumbers& numbers);
     void place(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& without, int64_t threads,
                const Progress& progress, int64_t& placed);
     // Whether a new structure of those that stay takes less than to let these go.
@@ -167,8 +210,11 @@ private:
     // Rows of other cells to those of these centres that are nearer to them. Cells that are `planned` already, and rows
     // that are leaving, are left out.
     void plan_takeovers(const Rows& rows, const CentreNumbers& changed, const std::vector<uint8_t>& planned,
-                        const RowSet& leaving, int64_t threads, const Progress& progress,
-                        WipedVector<Move>& moves) const;
+                        const RowSet& leaving, int64_t threads, const Progress& progress, WipedVector<Move>& moves);
+    void find_rivals(const Rows& rows, const float* centres, int64_t count, int64_t threads, const Progress& progress,
+                     WipedVector<Rival>& rivals) const;
+    void foresee(const Rows& rows, const float* z, WipedVector<int64_t>& ids, int64_t threads);
+    bool was_foreseen(const CentreNumbers& fresh) const;
     // Makes the room that `make_moves` needs.
     void prepare_moves(const WipedVector<Move>& moves);
     void make_moves(const Rows& rows, const WipedVector<Move>& moves, const Progress& progress);
@@ -194,10 +240,10 @@ private:
 
     // Refined centres; see refined.cpp. Homes of rows that came or whose pivot is new, and those that lost their pivot.
     bool sampled(int64_t id) const;
-    void find_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& fresh, bool ends_void,
-                    const Progress& progress, WipedVector<Rehoming>& journal);
-    void lose_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& gone,
-                    const RowSet& leaving, const Progress& progress, WipedVector<Rehoming>& journal);
+    void find_homes(const Rows& rows, const uint32_t* which, int64_t n, const RowSet& leaving,
+                    const CentreNumbers& fresh, const Progress& progress, Change& change);
+    void lose_homes(const Rows& rows, const uint32_t* which, int64_t n, const RowSet& leaving, const Progress& progress,
+                    Change& change);
     void home_anywhere(const Rows& rows, const std::vector<uint32_t>& homeless, const CentreNumbers& without,
                        const Progress& progress, WipedVector<Rehoming>& journal);
     void rehome(const Rows& rows, uint32_t row, Home after, WipedVector<Rehoming>& journal);
@@ -212,7 +258,8 @@ private:
 
     PivotSettings settings_;
     int64_t d_;
-    uint64_t limit_;
+    uint64_t limit_;   // hashes below it make pivots
+    HashOrder order_;  // where the limit follows the number of records
     CellShape shape_;
     bool void_ = true;
     Centres centres_;
@@ -221,6 +268,8 @@ private:
     Cells cells_;
     std::unique_ptr<Samples> samples_;  // where centres are refined
     std::vector<Piece> pieces_;
+    Foreseen foreseen_;
+    uint64_t changes_ = 1;        // so many there have been
     int64_t filed_ = 0;           // rows
     std::vector<uint8_t> stale_;  // what has become of each cell
     WipedVector<float> scratch_;  // of refresh, so that it cannot fail

@@ -25,7 +25,8 @@ inline Plan plan_for(int64_t given, int64_t cells, int64_t records, int64_t allo
     const double wanted = static_cast<double>(k), growth = effort < 1.0 ? std::sqrt(effort) : effort;
     const auto whole = [](double number) { return static_cast<int64_t>(std::min(std::ceil(number), 1e15)); };
     Plan plan;
-    const double first = std::ceil(100.0 + 20.0 * wanted + static_cast<double>(allowed) / 512.0);
+    const auto may = static_cast<double>(allowed);
+    const double first = std::ceil(100.0 + 20.0 * wanted + std::min(may / 512.0, std::sqrt(may)));
     plan.first = whole(first);
     plan.probed = std::max<int64_t>(1, whole(effort * probes * more));
     const double usual = first * static_cast<double>(cells) / static_cast<double>(std::max<int64_t>(1, allowed));

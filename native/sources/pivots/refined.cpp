@@ -60,8 +60,9 @@ void Pivots::home_anywhere(const Rows& rows, const std::vector<uint32_t>& homele
     }
 }
 
-void Pivots::find_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& fresh, bool ends_void,
-                        const Progress& progress, WipedVector<Rehoming>& journal) {
+void Pivots::find_homes(const Rows& rows, const uint32_t* which, int64_t n, const RowSet& leaving,
+                        const CentreNumbers& fresh, const Progress& progress, Change& change) {
+    WipedVector<Rehoming>& journal = change.homes;
     std::vector<uint32_t> homeless;
     Wiped<float> z(d_);
     int64_t looked = 0;
@@ -69,8 +70,8 @@ void Pivots::find_homes(const Rows& rows, const uint32_t* which, int64_t n, cons
     // to.
     for (uint32_t row = 0; !fresh.empty() && row < rows.size(); ++row) {
         if (!filed(row)) continue;
-        if (ends_void) {
-            if (sampled(rows.id(row))) homeless.push_back(row);
+        if (change.ends_void) {
+            if (sampled(rows.id(row)) && !leaving.has(row)) homeless.push_back(row);
         } else if (home(row).pivot) {
             uint32_t pivot = home(row).pivot - 1;
             float distance = home(row).distance;
@@ -82,20 +83,26 @@ void Pivots::find_homes(const Rows& rows, const uint32_t* which, int64_t n, cons
     }
     for (int64_t i = 0; i < n; ++i)
         if (sampled(rows.id(which[i]))) homeless.push_back(which[i]);
-    home_anywhere(rows, homeless, ends_void ? CentreNumbers{0} : CentreNumbers{}, progress, journal);
+    home_anywhere(rows, homeless, change.gone, progress, journal);
 }
 
-void Pivots::lose_homes(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& gone,
-                        const RowSet& leaving, const Progress& progress, WipedVector<Rehoming>& journal) {
-    for (int64_t i = 0; i < n; ++i)
-        if (filed(which[i]) && home(which[i]).pivot) rehome(rows, which[i], Home{}, journal);
-    if (gone.empty()) return;
+void Pivots::lose_homes(const Rows& rows, const uint32_t* which, int64_t n, const RowSet& leaving,
+                        const Progress& progress, Change& change) {
+    WipedVector<Rehoming>& journal = change.homes;
+    const auto leave_home = [&](uint32_t row) {
+        if (filed(row) && home(row).pivot) rehome(rows, row, Home{}, journal);
+    };
+    for (int64_t i = 0; i < n; ++i) leave_home(which[i]);
+    for (uint32_t row : change.promoted) leave_home(row);
+    if (change.gone.empty()) return;
     std::vector<uint8_t> lost(static_cast<size_t>(centres_.size()), 0);
-    for (uint32_t c : gone) lost[c] = 1;
+    for (uint32_t c : change.gone) lost[c] = 1;
     std::vector<uint32_t> homeless;
     for (uint32_t row = 0; row < rows.size(); ++row)
         if (filed(row) && home(row).pivot && lost[home(row).pivot - 1] && !leaving.has(row)) homeless.push_back(row);
-    home_anywhere(rows, homeless, gone, progress, journal);
+    for (uint32_t row : change.demoted)
+        if (sampled(rows.id(row))) homeless.push_back(row);
+    home_anywhere(rows, homeless, change.gone, progress, journal);
 }
 
 void Pivots::recentre(const CentreNumbers& fresh, Change& change) {

@@ -46,21 +46,59 @@ double exceeded(double errors) {
     return errors >= 0.0 ? tail : 1.0 - tail;
 }
 
-// How many times its usual error an estimate may be wrong, for records that are so much nearer than the last.
-double allowed_errors(const std::vector<double>& ahead, double error, const ScanPlan& plan) {
-    const double most = plan.missed * static_cast<double>(ahead.size());
-    int64_t low = 0, high = STEPS;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        const double errors = LEAST_ERRORS + ERROR_STEP * static_cast<double>(middle);
-        double lost = 0.0;
-        for (double slack : ahead) lost = lost + exceeded(errors + (error > 0.0 ? slack / error : 0.0));
-        if (lost <= most)
-            high = middle;
-        else
-            low = middle + 1;
+// What is allowed for in a stage. `slack` is how much nearer than the last of them records are, in usual errors.
+class Allowance {
+public:
+    Allowance(const std::vector<double>& ahead, double error) : slack_(ahead) {
+        for (double& slack : slack_) slack = error > 0.0 ? slack / error : 0.0;
     }
-    return LEAST_ERRORS + ERROR_STEP * static_cast<double>(low) + plan.further;
+
+    // How many of them are likely to be lost when so many times the usual error is allowed for.
+    double lost(double errors) const {
+        double number = 0.0;
+        for (double slack : slack_) number = number + exceeded(errors + slack);
+        return number;
+    }
+
+    // How many times its usual error an estimate may be wrong.
+    double errors(double missed) const {
+        const double most = missed * count();
+        int64_t low = 0, high = STEPS;
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (lost(LEAST_ERRORS + ERROR_STEP * static_cast<double>(middle)) <= most)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        return LEAST_ERRORS + ERROR_STEP * static_cast<double>(low);
+    }
+
+    double count() const { return static_cast<double>(slack_.size()); }
+
+private:
+    std::vector<double> slack_;
+};
+
+// The key to reach in the first stage, and the share that a later stage may lose. `in_common` is what errors have.
+template <class Key>
+std::pair<float, double> least_key(const Key& key, const Allowance& allowance, double in_common, const ScanPlan& plan,
+                                   const TooMany& too_many) {
+    const double wanted = allowance.errors(plan.missed);
+    if (plan.further > 0.0 || in_common < 0.0 || !too_many(key(wanted)))
+        return {key(wanted + plan.further), plan.missed};
+    const double least = allowance.errors(plan.most);
+    if (too_many(key(least))) return {key(wanted), plan.missed};
+    int64_t low = 0, high = std::llround((wanted - least) / ERROR_STEP);
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (!too_many(key(least + ERROR_STEP * static_cast<double>(middle))))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const double errors = least + ERROR_STEP * static_cast<double>(low);
+    return {key(errors), std::max(plan.missed, allowance.lost(errors) / allowance.count())};
 }
 
 // The middle one, or 0 where it is above.
@@ -73,7 +111,7 @@ double in_common(std::vector<double>& errors) {
 }  // namespace
 
 ScanLimits scan_limits(const PreparedQuery& query, const FirstWeights& weights, int64_t first_bits,
-                       std::vector<Judge>& judges, int64_t k, const ScanPlan& plan) {
+                       std::vector<Judge>& judges, int64_t k, const ScanPlan& plan, const TooMany& too_many) {
     constexpr float LOWEST = -std::numeric_limits<float>::infinity();
     std::partial_sort(judges.begin(), judges.begin() + k, judges.end(), [](const Judge& a, const Judge& b) {
         return a.distance < b.distance || (a.distance == b.distance && a.norm < b.norm);
@@ -97,8 +135,9 @@ ScanLimits scan_limits(const PreparedQuery& query, const FirstWeights& weights, 
         }
         const double first = std::sqrt(first_error * first_error + by_first);
         const double second = std::sqrt(code_error * code_error + by_code);
-        const double raised = (allowed_errors(ahead, first, plan) * first - in_common(first_errors)) * align / unit;
-        const double lift = allowed_errors(ahead, second, plan) * second - in_common(errors);
+        const double allowed = Allowance(ahead, first).errors(plan.missed) + plan.further;
+        const double raised = (allowed * first - in_common(first_errors)) * align / unit;
+        const double lift = (Allowance(ahead, second).errors(plan.missed) + plan.further) * second - in_common(errors);
         return {static_cast<float>(wanted * align / unit), static_cast<float>(wanted),
                 static_cast<int32_t>(std::floor(std::min(std::max(raised, -half), half))), static_cast<float>(lift)};
     }
@@ -117,16 +156,22 @@ ScanLimits scan_limits(const PreparedQuery& query, const FirstWeights& weights, 
         const double across = std::min(std::max(D * (2.0 - D), 0.0), 1.0), spread = one_plane ? across : 1.0;
         const double first = std::sqrt(first_error * first_error * spread + by_first * spread);
         const double second = std::sqrt(code_error * code_error * across + by_code);
-        const double least = cos - allowed_errors(ahead, first, plan) * first + first_off;
-        const float score = align > 0.0 ? static_cast<float>((least * align / unit + half) * 0.5) : LOWEST;
-        return {score, static_cast<float>(cos - allowed_errors(ahead, second, plan) * second + off), 0, 0.0f};
+        const auto key = [&](double allowed) {
+            const double least = cos - allowed * first + first_off;
+            return align > 0.0 ? static_cast<float>((least * align / unit + half) * 0.5) : LOWEST;
+        };
+        const auto [least, missed] = least_key(key, Allowance(ahead, first), first_off, plan, too_many);
+        const double allowed = Allowance(ahead, second).errors(missed) + plan.further;
+        return {least, static_cast<float>(cos - allowed * second + off), 0, 0.0f};
     }
     const double across = D * D, spread = one_plane ? across : across + q * q;
     const double first = 2.0 * q * std::sqrt(first_error * first_error * spread + by_first * spread);
     const double second = 2.0 * q * std::sqrt(code_error * code_error * across + by_code * (q * q));
     const double base = q * q - D * D;
-    return {static_cast<float>(base - allowed_errors(ahead, first, plan) * first + first_off),
-            static_cast<float>(base - allowed_errors(ahead, second, plan) * second + off), 0, 0.0f};
+    const auto key = [&](double allowed) { return static_cast<float>(base - allowed * first + first_off); };
+    const auto [least, missed] = least_key(key, Allowance(ahead, first), first_off, plan, too_many);
+    const double allowed = Allowance(ahead, second).errors(missed) + plan.further;
+    return {least, static_cast<float>(base - allowed * second + off), 0, 0.0f};
 }
 
 }  // namespace lethevec

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -28,8 +29,11 @@ struct Judge {
     float first_key, key;  // by the first bits of its code, and by all of it
 };
 
+// Says whether too many records reach a key by their first bits.
+using TooMany = std::function<bool(float)>;
+
 // `judges` are put in another order. There are at least k.
 ScanLimits scan_limits(const PreparedQuery& query, const FirstWeights& weights, int64_t first_bits,
-                       std::vector<Judge>& judges, int64_t k, const ScanPlan& plan);
+                       std::vector<Judge>& judges, int64_t k, const ScanPlan& plan, const TooMany& too_many);
 
 }  // namespace lethevec

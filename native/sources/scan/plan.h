@@ -15,12 +15,14 @@ struct ScanShare {
 constexpr ScanShare SCAN_ALONE = {0.006, 10.0, 100.0};  // that go on at effort 1, where the first bits are all bits
 constexpr ScanShare SCAN_FIRST = {0.008, 16.0, 256.0};  // the same, where there are more
 constexpr ScanShare SCAN_ROWS = {0.0, 5.0, 10.0};       // by which all are judged, where errors are known
-constexpr double SCAN_MISSED = 0.06;                    // of the k nearest, in a stage, at effort 1
+constexpr double SCAN_MISSED = 0.04;                    // of the k nearest, in a stage, at effort 1
+constexpr double SCAN_MISSED_MOST = 0.24;               // the same, where too many records would go on otherwise
 constexpr double SURE_EFFORT = 64.0;  // from which on each doubling allows for more errors, whatever is missed
 
 struct ScanPlan {
     int64_t reference;  // the records by first-stage key that all are judged by
     double missed;      // the share of the k nearest that a stage may lose
+    double most;        // and where many records go on
     double further;     // errors that are allowed for beyond that
 };
 
@@ -34,7 +36,7 @@ inline double doublings(double effort) {
 inline ScanPlan plan_scan(int64_t k, double effort) {
     const double rows = std::ceil(SCAN_ROWS.count(0.0, static_cast<double>(k)));
     const double beyond = std::max(0.0, doublings(effort) - doublings(SURE_EFFORT));
-    return {static_cast<int64_t>(rows), SCAN_MISSED / effort, 0.25 * beyond};
+    return {static_cast<int64_t>(rows), SCAN_MISSED / effort, SCAN_MISSED_MOST / effort, 0.25 * beyond};
 }
 
 // How many go on where errors are not judged. `staged` says that there are bits after the first stage's; only `allowed`

@@ -12,7 +12,6 @@ constexpr int NEAR = 2;
 constexpr int64_t SAMPLED = 12;        // of the rows that are wanted, about so many are in the sample
 constexpr int64_t MOST_SAMPLED = 128;  // blocks
 constexpr int64_t RUN_ROWS = 1 << 14;
-constexpr int64_t LIKELY_SURVIVORS = 128;  // about one row in so many passes the first stage; if more, it is repeated
 
 }  // namespace
 
@@ -66,29 +65,53 @@ void Scan::Query::find_by_rank(int64_t survivors) {
         return;
     }
     find_best(survivors, survivors);
-    const float least = largest_key(survivors);
-    keep(least, least);
+    keep(largest_key(survivors));
 }
 
 // The reference, and then the rows that may lie within the distance that it gives.
 void Scan::Query::find_by_errors(const ScanPlan& plan) {
     const int64_t allowed = scope_.allowed.count();
-    find_best(std::min(allowed, plan.reference + allowed / LIKELY_SURVIVORS), plan.reference);
+    const bool raises = query_.kind == KEY_IP, staged = rows_.layout().tail_words > 0;
+    // Mostly the reference is among more rows than may go on, and then all that go on are, too.
+    const int64_t many = scan_survivors(scope_.allowed.shown(), allowed, scope_.k, 1.0, staged);
+    // Where an error is worth the more the longer a record is, rows go on in an order of their own. They are looked for
+    // among all scores, which are kept for that.
+    make_room(raises);
+    find_best(raises ? plan.reference : std::min(allowed, std::max(many + 1, plan.reference)), plan.reference);
     const float reference = largest_key(plan.reference);
-    const ScanLimits limits = judge(reference, plan);
-    if (limits.raised != 0) {
-        find_raised(limits);
-        keep(LOWEST, reference);
-    } else {
-        if (limits.first < threshold_) {  // which is no more than the reference's
-            scan(limits.first);
-            find_keys();
-        }
-        keep(limits.first, reference);
+    const ScanLimits limits = judge(reference, plan, many);
+    Memory& m = *memory_.operator->();
+    if (raises) {
+        scored_ = true;
+        m.first.view.half -= limits.raised;
+        scan(limits.first);
+        m.first.view.half += limits.raised;
+        find_keys();
+    } else if (limits.first < threshold_) {
+        scan(limits.first);
+        find_keys();
     }
+    keep(raises ? LOWEST : limits.first, reference);
+    found_.rows.insert(found_.rows.begin(), m.judge_rows.begin(), m.judge_rows.end());
+    m.scores.insert(m.scores.begin(), m.judge_scores.begin(), m.judge_scores.end());
+    if (keyed()) found_.norms.insert(found_.norms.begin(), m.judge_norms.begin(), m.judge_norms.end());
+    found_.reference = static_cast<int64_t>(m.judge_rows.size());
     found_.judged = true;
     found_.least = limits.second;
     write_partial(limits.lift);
+}
+
+// Whether more than so many rows reach a key.
+bool Scan::Query::more_reach(float key, int64_t many) {
+    // As many were found already, as a rule, or all that reach it.
+    while (static_cast<int64_t>(found_.rows.size()) <= many) {
+        if (threshold_ == LOWEST) return key == LOWEST;
+        if (key >= threshold_) return false;
+        find_more();
+    }
+    int64_t reach = 0;
+    for (float own : memory_->keys) reach += own >= key;
+    return reach > many;
 }
 
 // The rows with about the `want` largest keys, and with the `least` largest for certain.
@@ -98,17 +121,25 @@ void Scan::Query::find_best(int64_t want, int64_t least) {
     found_.rows.reserve(room);
     memory_->scores.reserve(room);
     if (keyed()) found_.norms.reserve(room);
-    const std::vector<float> sampled = sample(want);
-    for (double slack = 1.0;; slack *= 4.0) {
-        threshold_ = likely_threshold(sampled, want, slack);
-        scan(threshold_);
-        if (threshold_ == LOWEST || static_cast<int64_t>(found_.rows.size()) >= least) break;
-    }
-    find_keys();
+    sampled_ = sample(want);
+    want_ = want;
+    // Fewer than wanted are no harm where fewer will do.
+    slack_ = want > least ? 0.25 : 1.0;
+    do find_more();
+    while (threshold_ != LOWEST && static_cast<int64_t>(found_.rows.size()) < least);
 }
 
-// What is asked of rows, by those that reach a key: these are noted, with true distances and keys by whole codes.
-ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan) {
+// All rows down to a lower threshold than the last one.
+void Scan::Query::find_more() {
+    threshold_ = likely_threshold();
+    scan(threshold_);
+    find_keys();
+    slack_ *= 4.0;
+}
+
+// What is asked of rows, by those that reach a key: these are noted, with true distances and keys by whole codes. Of
+// others no more than so many are to go on.
+ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan, int64_t many) {
     Memory& m = *memory_.operator->();
     m.judge_rows.clear();
     m.judge_scores.clear();
@@ -116,14 +147,15 @@ ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan) {
     m.judge_keys.clear();
     m.judge_tails.clear();
     for (size_t i = 0; i < found_.rows.size(); ++i) {
-        if ((keyed() ? m.keys[i] : static_cast<float>(m.scores[i])) < reference) continue;
+        if (m.keys[i] < reference) continue;
         const uint32_t row = found_.rows[i];
         m.judge_rows.push_back(row);
         m.judge_scores.push_back(m.scores[i]);
         m.judge_norms.push_back(keyed() ? found_.norms[i] : 0.0f);
-        m.judge_keys.push_back(keyed() ? m.keys[i] : static_cast<float>(m.scores[i]));
+        m.judge_keys.push_back(m.keys[i]);
         m.judge_tails.push_back(rows_.tail(row));
         __builtin_prefetch(m.judge_tails.back(), 0, NEAR);
+        if (!keyed()) __builtin_prefetch(rows_.chunk_of(row).norms + rows_.place(row), 0, NEAR);
         rows_.ask_for_vector(row);
     }
     const size_t n = m.judge_rows.size();
@@ -136,6 +168,7 @@ ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan) {
     const int64_t d = rows_.layout().dim;
     const auto first_unit = static_cast<float>(m.first.unit), tail_unit = static_cast<float>(query_.tail.unit);
     m.judges.clear();
+    found_.distances.resize(n);
     for (size_t i = 0; i < n; ++i) {
         const float* x = rows_.vector(m.judge_rows[i]);
         const float distance = query_.kind == KEY_SCORE ? 1.0f - kernels_.dot(q, x, d) / rows_.norm(m.judge_rows[i])
@@ -145,26 +178,11 @@ ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan) {
         const float rest =
             static_cast<float>(query_.tail.sum - 2 * static_cast<int32_t>(m.judge_differs[i])) * tail_unit;
         const float estimate = (by_first + rest) * m.judge_factors[i];
+        found_.distances[i] = distance;
         m.judges.push_back({distance, m.judge_norms[i], m.judge_keys[i], query_.key(estimate, m.judge_norms[i])});
     }
-    return scan_limits(query_, m.first, rows_.layout().first_bits, m.judges, scope_.k, plan);
-}
-
-// Under ip an error is worth the more the longer the record is, so it is added to what the norm multiplies. Those of
-// the reference are found whatever their estimates say.
-void Scan::Query::find_raised(const ScanLimits& limits) {
-    Memory& m = *memory_.operator->();
-    const int32_t half = m.first.view.half, raised = half - limits.raised;
-    m.first.view.half = raised;
-    scan(limits.first);
-    m.first.view.half = half;
-    for (size_t i = 0; i < m.judge_rows.size(); ++i) {
-        if (m.judge_norms[i] * static_cast<float>(2 * m.judge_scores[i] - raised) >= limits.first) continue;
-        found_.rows.push_back(m.judge_rows[i]);
-        found_.norms.push_back(m.judge_norms[i]);
-        m.scores.push_back(m.judge_scores[i]);
-    }
-    find_keys();
+    return scan_limits(query_, m.first, rows_.layout().first_bits, m.judges, scope_.k, plan,
+                       [&](float key) { return more_reach(key, many); });
 }
 
 // The keys of the rows of a few pairs of blocks: as many as about SAMPLED of those wanted are likely to be among.
@@ -205,12 +223,12 @@ std::vector<float> Scan::Query::sample(int64_t want) const {
     return keys;
 }
 
-// A threshold that about `want` rows will reach, by the sample.
-float Scan::Query::likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const {
-    const double part = static_cast<double>(sampled.size()) / static_cast<double>(scope_.allowed.count());
-    const double expected = static_cast<double>(want) * part;
-    const auto rank = static_cast<int64_t>(slack * (expected + 2.0 * std::sqrt(expected) + 2.0));
-    return kernels_.largest(sampled.data(), static_cast<int64_t>(sampled.size()), rank);
+// A threshold that about as many rows as wanted will reach, by the sample.
+float Scan::Query::likely_threshold() const {
+    const double part = static_cast<double>(sampled_.size()) / static_cast<double>(scope_.allowed.count());
+    const double expected = static_cast<double>(want_) * part, more = 2.0 * std::sqrt(expected) + 2.0;
+    const double rank = slack_ < 1.0 ? expected + 0.5 * more : slack_ * (expected + more);
+    return kernels_.largest(sampled_.data(), static_cast<int64_t>(sampled_.size()), static_cast<int64_t>(rank));
 }
 
 // All rows that may be found whose key reaches the threshold.
@@ -218,7 +236,7 @@ void Scan::Query::scan(float threshold) {
     found_.rows.clear();
     found_.norms.clear();
     memory_->scores.clear();
-    make_room();
+    make_room(false);
     int64_t chunks = 0;
     for (int64_t c = 0; c < rows_.chunks(); c += chunks) {
         // Chunks whose norms and codes lie side by side go together.
@@ -244,42 +262,41 @@ void Scan::Query::scan_rows(int64_t c, int64_t used, float threshold) {
 // Of blocks from the block `first` of chunk c on.
 void Scan::Query::scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold) {
     const Chunk& chunk = rows_.chunk(c);
-    const int64_t row = first * BLOCK;
-    const ScannedBlocks scanned = {chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes), chunk.norms + row,
-                                   chunk.classes + row, masks, blocks};
+    const int64_t row = first * BLOCK, base = c * rows_.chunk_rows() + row;
+    ScannedBlocks scanned = {chunk.scan + place_in_pairs(first, rows_.layout().scan_bytes), chunk.norms + row,
+                             chunk.classes + row, masks, blocks};
+    if (scores_) scanned.scores = scores_ + base * score_bytes();
+    scanned.scored = scored_;
     const int64_t count = kernels_.scan(memory_->first.view, query_.kind, scanned, threshold, run_);
-    const auto base = static_cast<uint32_t>(c * rows_.chunk_rows() + row);
-    for (int64_t i = 0; i < count; ++i) run_.rows[i] += base;
+    for (int64_t i = 0; i < count; ++i) run_.rows[i] += static_cast<uint32_t>(base);
     found_.rows.insert(found_.rows.end(), run_.rows, run_.rows + count);
     memory_->scores.insert(memory_->scores.end(), run_.scores, run_.scores + count);
     if (keyed()) found_.norms.insert(found_.norms.end(), run_.norms, run_.norms + count);
 }
 
-// For what one call of the kernel finds.
-void Scan::Query::make_room() {
+// For what one call of the kernel finds, and, if asked, for the scores of all rows.
+void Scan::Query::make_room(bool all_scores) {
     if (room_) return;
-    const int64_t blocks = (rows_.size() + BLOCK - 1) / BLOCK;
-    const auto most = static_cast<size_t>(std::min(run_chunks_ * rows_.chunk_rows(), blocks * BLOCK));
-    room_.emplace(most * (sizeof *run_.rows + sizeof *run_.scores + sizeof *run_.norms) + 3 * Arena::LINE);
+    const int64_t pairs = (rows_.size() + PAIR - 1) / PAIR;
+    const auto most = static_cast<size_t>(std::min(run_chunks_ * rows_.chunk_rows(), pairs * PAIR) + FOUND_MORE);
+    const auto scores = static_cast<size_t>(all_scores ? pairs * PAIR * score_bytes() : 0);
+    room_.emplace(most * (sizeof *run_.rows + sizeof *run_.scores + sizeof *run_.norms) + scores + 4 * Arena::LINE);
     run_ = {room_->take<uint32_t>(most), room_->take<uint16_t>(most), room_->take<float>(most)};
+    if (all_scores) scores_ = room_->take<uint8_t>(scores);
 }
 
-// The keys of what was found. Where scores are the keys they are counted instead.
+// The keys of what was found.
 void Scan::Query::find_keys() {
     const ScanQuery& view = memory_->first.view;
-    const std::vector<uint16_t>& scores = memory_->scores;
-    if (!keyed()) {
-        memory_->counts.assign(static_cast<size_t>(view.half) + 1, 0);
-        for (uint16_t score : scores) ++memory_->counts[score];
-        return;
-    }
-    const size_t n = scores.size();
+    const size_t n = memory_->scores.size();
     memory_->keys.resize(n);
-    const uint16_t* from = scores.data();
+    const uint16_t* from = memory_->scores.data();
     const float *norms = found_.norms.data(), gain = view.gain;
     const int32_t half = view.half;
     float* keys = memory_->keys.data();
-    if (query_.kind == KEY_IP)
+    if (query_.kind == KEY_SCORE)
+        for (size_t i = 0; i < n; ++i) keys[i] = static_cast<float>(from[i]);
+    else if (query_.kind == KEY_IP)
         for (size_t i = 0; i < n; ++i) keys[i] = norms[i] * static_cast<float>(2 * from[i] - half);
     else
         for (size_t i = 0; i < n; ++i) keys[i] = norms[i] * (static_cast<float>(2 * from[i] - half) * gain - norms[i]);
@@ -287,48 +304,29 @@ void Scan::Query::find_keys() {
 
 float Scan::Query::largest_key(int64_t rank) const {
     const std::vector<float>& keys = memory_->keys;
-    if (keyed()) return kernels_.largest(keys.data(), static_cast<int64_t>(keys.size()), rank);
-    if (rank > static_cast<int64_t>(memory_->scores.size())) return LOWEST;
-    const std::vector<uint32_t>& counts = memory_->counts;
-    size_t score = counts.size() - 1;
-    for (int64_t left = rank; left > static_cast<int64_t>(counts[score]); --score) left -= counts[score];
-    return static_cast<float>(score);
+    return kernels_.largest(keys.data(), static_cast<int64_t>(keys.size()), rank);
 }
 
-// Drops what does not reach a threshold. What reaches the reference set's, which is no lower, comes first.
-void Scan::Query::keep(float threshold, float reference) {
+// Drops what does not reach a threshold, and, if given, what reaches the reference's.
+void Scan::Query::keep(float threshold, std::optional<float> reference) {
+    const bool by_norm = keyed(), all = !reference;
+    const float below = reference.value_or(0.0f);
     const size_t n = found_.rows.size();
-    if (reference == LOWEST) {
-        found_.reference = static_cast<int64_t>(n);
-        return;
-    }
-    const bool by_norm = keyed();
-    memory_->later_rows.resize(n + 1);
-    memory_->later_scores.resize(n + 1);
-    if (by_norm) memory_->later_norms.resize(n + 1);
     const float* keys = memory_->keys.data();
-    uint32_t *rows = found_.rows.data(), *later_rows = memory_->later_rows.data();
-    uint16_t *scores = memory_->scores.data(), *later_scores = memory_->later_scores.data();
-    float *norms = found_.norms.data(), *later_norms = memory_->later_norms.data();
-    // Written without a branch: which rows stay, and where, cannot be predicted.
-    size_t kept = 0, later = 0;
+    uint32_t* rows = found_.rows.data();
+    uint16_t* scores = memory_->scores.data();
+    float* norms = found_.norms.data();
+    // Written without a branch: which rows stay cannot be predicted.
+    size_t kept = 0;
     for (size_t i = 0; i < n; ++i) {
-        const float own = by_norm ? keys[i] : static_cast<float>(scores[i]);
-        const bool first = own >= reference, stays = own >= threshold;
-        rows[kept] = later_rows[later] = rows[i];
-        scores[kept] = later_scores[later] = scores[i];
-        if (by_norm) norms[kept] = later_norms[later] = norms[i];
-        kept += first;
-        later += stays && !first;
+        rows[kept] = rows[i];
+        scores[kept] = scores[i];
+        if (by_norm) norms[kept] = norms[i];
+        kept += (keys[i] >= threshold) & (all | !(keys[i] >= below));
     }
-    found_.reference = static_cast<int64_t>(kept);
-    std::copy_n(later_rows, later, rows + kept);
-    std::copy_n(later_scores, later, scores + kept);
-    found_.rows.resize(kept + later);
-    memory_->scores.resize(kept + later);
-    if (!by_norm) return;
-    std::copy_n(later_norms, later, norms + kept);
-    found_.norms.resize(kept + later);
+    found_.rows.resize(kept);
+    memory_->scores.resize(kept);
+    if (by_norm) found_.norms.resize(kept);
 }
 
 // What the scores say of the estimate.

@@ -33,11 +33,8 @@ private:
         void leave() { first.wipe(); }
         std::size_t longest() const { return scores.capacity(); }
         FirstWeights first;
-        std::vector<uint16_t> scores, later_scores;  // of what was found
-        std::vector<uint32_t> counts;                // of scores
-        std::vector<float> keys;                     // of what was found, where scores are not the keys
-        std::vector<uint32_t> later_rows;
-        std::vector<float> later_norms;
+        std::vector<uint16_t> scores;      // of what was found
+        std::vector<float> keys;           // of what was found
         std::vector<uint32_t> judge_rows;  // the reference, with what is known of it
         std::vector<uint16_t> judge_scores;
         std::vector<float> judge_norms, judge_keys, judge_factors;
@@ -47,21 +44,23 @@ private:
     };
 
     bool keyed() const { return query_.kind != KEY_SCORE; }  // by score and norm; otherwise the score is the key
+    int64_t score_bytes() const { return rows_.layout().scan_bytes > CHUNK_BYTES ? 2 : 1; }
     SearchWork work() const;
     void find_by_rank(int64_t survivors);
     void find_by_errors(const ScanPlan& plan);
     void find_best(int64_t want, int64_t least);
-    ScanLimits judge(float reference, const ScanPlan& plan);
-    void find_raised(const ScanLimits& limits);
+    void find_more();
+    ScanLimits judge(float reference, const ScanPlan& plan, int64_t many);
+    bool more_reach(float key, int64_t many);
     std::vector<float> sample(int64_t want) const;
-    float likely_threshold(const std::vector<float>& sampled, int64_t want, double slack) const;
+    float likely_threshold() const;
     void scan(float threshold);
     void scan_rows(int64_t c, int64_t used, float threshold);
     void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold);
-    void make_room();
+    void make_room(bool all_scores);
     void find_keys();
     float largest_key(int64_t rank) const;
-    void keep(float threshold, float reference);
+    void keep(float threshold, std::optional<float> reference = {});
     void write_partial(float lift = 0.0f);
 
     const Scope& scope_;
@@ -70,10 +69,15 @@ private:
     Candidates& found_;
     const Kernels& kernels_;
     const Borrowed<Memory> memory_;
-    const int64_t run_chunks_;  // chunks that one call of the kernel scans, and where it writes what it finds
-    float threshold_ = LOWEST;  // that all rows reach that were found
+    const int64_t run_chunks_;    // chunks that one call of the kernel scans, and where it writes what it finds
+    std::vector<float> sampled_;  // keys of some rows, which say how many reach a threshold
+    int64_t want_ = 0;            // about so many rows are looked for
+    double slack_ = 1.0;          // and so many times as many, to have enough
+    float threshold_ = LOWEST;    // that all rows reach that were found
     std::optional<Arena> room_;
     Found run_{};
+    uint8_t* scores_ = nullptr;  // of all rows, where they are looked at twice
+    bool scored_ = false;        // these are there
 };
 
 }  // namespace lethevec

@@ -119,7 +119,7 @@ void Tables::add(const NewRows& added, int64_t threads, const Progress&) {
     const int64_t n = added.n, d = settings_.frame->d(), count = tables(), bytes = count * signature_bytes();
     int64_t taken = 0;
     try {
-        Wiped<float> decoded(added.decoded() ? std::min(STRIDE, n) * d : 0);
+        Wiped<float> decoded(added.needs_room() ? std::min(STRIDE, n) * d : 0);
         Wiped<uint32_t> keys(std::min(STRIDE, n) * count);
         Wiped<uint8_t> signatures(std::min(STRIDE, n) * bytes);
         for (int64_t at = 0; at < n; at += STRIDE) {

@@ -102,6 +102,7 @@ def make_config(
     source: object,
     seed: object,
     params: dict[str, Any],
+    optimize: object = None,
 ) -> Config:
     """Check the arguments of Index and fill in what was left open."""
     dim = integer("dim", dim, 1, MAX_DIM)
@@ -110,7 +111,7 @@ def make_config(
     ranking = choice("ranking", ranking, RANKINGS)
     keep_vectors = boolean("keep_vectors", keep_vectors)
     seed = seed_of(seed)
-    asked = as_source(source)
+    asked = as_source(source, optimize)
     if bits is None:
         bits = dim * _usual_planes(family, dim, asked, keep_vectors)
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, MAX_BITS), seed=seed, **params)

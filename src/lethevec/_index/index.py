@@ -64,8 +64,10 @@ class Index:
         keep_vectors: keep vectors, to rerank by true distance and give them back; without them codes are all there is.
         source: where candidates come from: "scan" looks at all codes, "tables" into the nearest buckets of hash tables,
             "pivots" into the nearest cells around records that a keyed hash picks, "graph" walks from neighbour to
-            neighbour; "auto" is a scan of few records and pivots of many. `Scan`, `Tables`, `Pivots`, `Graph` and
-            `Auto` are the same with parameters of their own.
+            neighbour; "auto" is a scan of few records and pivots or a graph of many, as `optimize` says. `Scan`,
+            `Tables`, `Pivots`, `Graph` and `Auto` are the same with parameters of their own.
+        optimize: what "auto" is to make fast or small: "updates" (adding and forgetting, and searching well; if nothing
+            is said), "search" (changes may take longer) or "memory". See `Auto`.
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -90,6 +92,7 @@ class Index:
         ranking: str = "asymmetric",
         keep_vectors: bool = True,
         source: str | Source = "auto",
+        optimize: str | None = None,
         seed: int = 0,
         **params: Any,
     ) -> None:
@@ -103,6 +106,7 @@ class Index:
                 ranking=ranking,
                 keep_vectors=keep_vectors,
                 source=source,
+                optimize=optimize,
                 seed=seed,
                 params=params,
             )

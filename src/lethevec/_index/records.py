@@ -68,6 +68,19 @@ class Records:
         else:
             _add(self.native, self.source, x, ids, threads)
 
+    def expect(self, records: int) -> None:
+        """Be empty, in the source that so many records call for."""
+        self.source = chosen(self._config, records)
+        self.native = self._empty(self.source)
+
+    def file_loaded(self, image: bytes | None, rows: npt.NDArray[np.uint32] | None, threads: int) -> bool:
+        """File what was loaded into the native index; whether that was done by the image."""
+        with _progress(self.source, 0 if image else SHOWN_FROM) as advance:
+            restored = self.native.file_loaded(image, rows, threads, advance)
+        if self._passes_threshold(len(self)):  # others came than were expected
+            self.native, self.source = self._made_again(len(self), self.ids())
+        return restored
+
     def forget(self, ids: I64, *, ignore_unknown: bool = False) -> int:
         """Forget records; how many there were. If the call is interrupted, nothing has changed."""
         leaving = len(ids)
@@ -131,16 +144,20 @@ class Records:
     def _made_again(self, records: int, ids: I64) -> tuple[core.Index, Chosen]:
         """Where the number of records decides on the source: another index, for as many records, with these in it.
 
-        Searches that have begun go on in the old one, which is wiped when the last of them ends.
+        Searches that have begun go on in the old one, which is wiped when the last of them ends. `ids` is a list of our
+        own, which is wiped too: a record in it may be forgotten later.
         """
         source = chosen(self._config, records)
         made = self._empty(source)
-        if len(ids):
-            vectors = self.vectors(ids)
-            try:
-                _add(made, source, vectors, ids, resolve_threads(None, len(ids)))
-            finally:
-                vectors.fill(0)
+        try:
+            if len(ids):
+                vectors = self.vectors(ids)
+                try:
+                    _add(made, source, vectors, ids, resolve_threads(None, len(ids)))
+                finally:
+                    vectors.fill(0)
+        finally:
+            ids.fill(0)
         return made, source
 
 
@@ -150,9 +167,14 @@ def _add(native: core.Index, source: Chosen, x: F32, ids: I64, threads: int) -> 
 
 
 def _refuse_repeated(ids: I64) -> None:
-    unique, counts = np.unique(ids, return_counts=True)
-    if len(unique) < len(ids):
-        refuse(("repeated", int(unique[(counts > 1).argmax()])))
+    ordered = np.array(ids)  # not np.unique, which leaves a sorted copy of the ids in memory
+    try:
+        ordered.sort()
+        twice = ordered[1:] == ordered[:-1]
+        if twice.any():
+            refuse(("repeated", int(ordered[twice.argmax()])))
+    finally:
+        ordered.fill(0)
 
 
 def refuse(refusal: tuple[str, int] | None) -> None:

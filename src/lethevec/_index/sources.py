@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import reference
 from .._hashing import Hasher
 from .._hashing.families import SimHash
-from .._hashing.parameters import boolean, integer
+from .._hashing.parameters import boolean, choice, integer
 from .._native import core
 from ..errors import ParameterError
 from ..reference.constants import PLANES_IN_CELLS
@@ -41,14 +41,16 @@ ROWS_PER_BUCKET = 1000
 SHARE_SCALE, SHARE_POWER = 3.3, -0.115
 #: The same for pivots: docs/pivots.md.
 MAX_CELL_SIZE = 1 << 20
-EXPECTED_BY_PIVOTS = 300_000
-CELL_PER_ROOT = 0.22
 #: The same for the graph: docs/graph.md.
 CELL_SIZE_OF_GRAPH = 32
 CELLS_OF_GRAPH, MAX_CELLS_OF_GRAPH = 32, 1024
 POOL_OF_GRAPH, MAX_POOL_OF_GRAPH = 128, 4096
-#: From so many records on, pivots are faster than a scan at the same recall (measured, docs/pivots.md).
-PIVOTS_FROM = 100_000
+#: What "auto" goes by (docs/sources.md has the measurements): from so many records on it uses pivots, and from so many
+#: numbers in a vector and so many records on a graph.
+OPTIMIZE = ("updates", "search", "memory")
+NEVER = 1 << 40
+PIVOTS_FROM = {"updates": 100_000, "search": 25_000, "memory": NEVER}
+GRAPH_FROM_DIM, GRAPH_FROM = 256, 25_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +96,14 @@ class Tables:
 class Pivots:
     """Look into the nearest cells around records that a keyed hash picks.
 
-    `cell_size` is how many records a cell has on average; it is chosen for about `expected` records if it is left open.
+    `cell_size` is how many records a cell has on average; if it is left open, it follows the number of records.
     `probes` is how many cells a query looks into at effort 1.0 (twice as many at 2.0); None lets it follow the number
     of cells. With `refine`, cells lie around means instead of pivots: searches are faster, changes slower. `key` is 16
     bytes (or 32 hexadecimal digits) for the hash that picks the pivots; it follows from the seed if it is left open.
 
     >>> from lethevec import Index
     >>> Index(dim=64, source=Pivots(refine=True, key=bytes(16))).config.source
-    Pivots(cell_size=120, probes=None, refine=True, key='00000000000000000000000000000000', expected=300000)
+    Pivots(cell_size=None, probes=None, refine=True, key='00000000000000000000000000000000')
     """
 
     name: ClassVar[str] = "pivots"
@@ -110,12 +112,10 @@ class Pivots:
     probes: int | None = None
     refine: bool = False
     key: bytes | str | None = None
-    expected: int = EXPECTED_BY_PIVOTS
 
     def __post_init__(self) -> None:
         _check(self, "cell_size", 2, MAX_CELL_SIZE)
         _check(self, "probes", 1, MAX_PROBES)
-        _check(self, "expected", 1, MAX_EXPECTED, optional=False)
         boolean("refine", self.refine)
         _put(self, "key", _hash_key(self.key))
 
@@ -150,27 +150,42 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """A scan of fewer than `pivots_from` records, and `pivots` of more.
+    """A scan of few records; from `pivots_from` records on `pivots`, and from `graph_from` records on `graph`.
 
-    It is a scan always where pivots do not fit: with codes other than progressive, with Hamming ranking, and where
-    vectors are not kept.
+    What is left open follows from `optimize`: "updates" is for records that come and go, with pivots from 100,000
+    records on, when a scan becomes slow; "search" is for records that are searched far more often than changed, with
+    pivots from 25,000 records on, or a graph where vectors are long; "memory" is a scan always, which takes the least.
+
+    It is a scan always where neither pivots nor a graph fit: with codes other than progressive, with Hamming ranking,
+    and where vectors are not kept. No graph has metric="ip".
 
     >>> from lethevec import Index
     >>> Index(dim=64, source=Auto(pivots_from=50_000)).config.source.pivots_from
     50000
+    >>> Index(dim=384, optimize="search").config.source.graph_from
+    25000
     >>> Index(dim=64, family="usr", bits=128, source="auto").config.source
     Scan()
     """
 
     name: ClassVar[str] = "auto"
 
-    pivots_from: int = PIVOTS_FROM
+    optimize: str = OPTIMIZE[0]
+    pivots_from: int | None = None
+    graph_from: int | None = None
     pivots: Pivots = field(default_factory=Pivots)
+    graph: Graph = field(default_factory=Graph)
 
     def __post_init__(self) -> None:
-        _check(self, "pivots_from", 1, 1 << 40, optional=False)
-        if type(self.pivots) is not Pivots:
-            raise ParameterError(f"pivots: expected an object of lethevec.Pivots, got {self.pivots!r}")
+        choice("optimize", self.optimize, OPTIMIZE)
+        _check(self, "pivots_from", 1, NEVER)
+        _check(self, "graph_from", 1, NEVER)
+        for name, kind in (("pivots", Pivots), ("graph", Graph)):
+            if type(getattr(self, name)) is not kind:
+                given = getattr(self, name)
+                raise ParameterError(f"{name}: expected an object of lethevec.{kind.__name__}, got {given!r}")
+        if None not in (self.pivots.key, self.graph.key) and self.pivots.key != self.graph.key:
+            raise ParameterError("key: expected the same for pivots and graph, got two")
 
 
 Source = Scan | Tables | Pivots | Graph | Auto
@@ -202,8 +217,14 @@ def _hash_key(given: object) -> str | None:
     raise ParameterError(f"key: expected 16 bytes (or their 32 hexadecimal digits), got {what}")
 
 
-def as_source(given: object) -> Source:
-    """What was given as a source: an object, or a name for one with nothing but defaults."""
+def as_source(given: object, optimize: object = None) -> Source:
+    """What was given as a source: an object, or a name for one with nothing but defaults; "auto" is told `optimize`."""
+    if optimize is not None:
+        optimize = choice("optimize", optimize, OPTIMIZE)
+        if given != "auto":
+            what = "lethevec.Auto(optimize=...)" if isinstance(given, Auto) else "source='auto'"
+            raise ParameterError(f"optimize={optimize!r}: expected {what}, got source={given!r}")
+        return Auto(optimize=optimize)
     if type(given) in SOURCES.values():
         return given  # type: ignore[return-value]
     if isinstance(given, str) and given in SOURCES:
@@ -220,12 +241,27 @@ def fitted(source: Source, hasher: Hasher, metric: str, ranking: str, keep_vecto
     if isinstance(source, Graph) and metric == "ip":
         raise ParameterError("metric: source='graph' expected 'cosine' or 'l2', got 'ip'; pivots and scan have it")
     if isinstance(source, Auto):
-        return replace(source, pivots=_fitted_pivots(source.pivots, hasher.seed))
+        return _fitted_auto(source, hasher, metric)
     if isinstance(source, Pivots):
         return _fitted_pivots(source, hasher.seed)
     if isinstance(source, Graph):
         return replace(source, key=default_key(hasher.seed) if source.key is None else source.key)
     return _fitted_tables(source, hasher.dim) if isinstance(source, Tables) else source
+
+
+def _fitted_auto(source: Auto, hasher: Hasher, metric: str) -> Auto:
+    pivots_from, graph_from = source.pivots_from, source.graph_from
+    if pivots_from is None:
+        pivots_from = PIVOTS_FROM[source.optimize]
+    if graph_from is None:
+        long = source.optimize == "search" and hasher.dim >= GRAPH_FROM_DIM
+        graph_from = GRAPH_FROM if long and metric != "ip" else NEVER
+    if metric == "ip" and graph_from != NEVER:
+        raise ParameterError("graph_from: expected none with metric='ip', got one; pivots and scan have it")
+    key = source.pivots.key or source.graph.key or default_key(hasher.seed)
+    pivots = _fitted_pivots(replace(source.pivots, key=key), hasher.seed)
+    graph = replace(source.graph, key=key)
+    return replace(source, pivots_from=pivots_from, graph_from=graph_from, pivots=pivots, graph=graph)
 
 
 def _fitted_tables(source: Tables, dim: int) -> Tables:
@@ -241,18 +277,12 @@ def _fitted_tables(source: Tables, dim: int) -> Tables:
 
 
 def _fitted_pivots(source: Pivots, seed: int) -> Pivots:
-    cell_size = default_cell_size(source.expected) if source.cell_size is None else source.cell_size
-    return replace(source, cell_size=cell_size, key=default_key(seed) if source.key is None else source.key)
+    return replace(source, key=default_key(seed) if source.key is None else source.key)
 
 
 def default_key(seed: int) -> str:
     """The key of an index that was not given one, as its configuration has it."""
     return struct.pack("<QQ", *reference.default_pivot_key(seed)).hex()
-
-
-def default_cell_size(expected: int) -> int:
-    """Records of a cell, on average."""
-    return min(MAX_CELL_SIZE, max(32, round(CELL_PER_ROOT * math.sqrt(expected))))
 
 
 def default_key_bits(expected: int, dim: int) -> int:
@@ -291,7 +321,7 @@ def to_json(source: Source) -> dict[str, Any]:
     """The name of the source and its parameters; a source inside of it in the same way."""
     values = {one.name: getattr(source, one.name) for one in fields(source)}
     return {"name": source.name} | {
-        name: to_json(value) if isinstance(value, Pivots) else value for name, value in values.items()
+        name: to_json(value) if isinstance(value, Pivots | Graph) else value for name, value in values.items()
     }
 
 
@@ -315,7 +345,7 @@ def key_of(source: Source) -> str | None:
 def with_key(source: Source, key: bytes | str | None) -> Source:
     """The same source with another key, or with none."""
     if isinstance(source, Auto):
-        return replace(source, pivots=replace(source.pivots, key=key))
+        return replace(source, pivots=replace(source.pivots, key=key), graph=replace(source.graph, key=key))
     return replace(source, key=key) if isinstance(source, Pivots | Graph) else source
 
 
@@ -326,6 +356,10 @@ def chosen(config: Config, records: int) -> Chosen:
     """The source that is used for so many records: the number of records alone decides."""
     source = config.source
     if isinstance(source, Auto):
+        assert source.pivots_from is not None  # filled in, as all of a configuration is
+        assert source.graph_from is not None
+        if records >= source.graph_from:
+            return source.graph
         return source.pivots if records >= source.pivots_from else Scan()
     return source
 
@@ -338,10 +372,10 @@ def bits_in_cells(config: Config) -> int:
 def native_source(config: Config, source: Chosen) -> core.SourceSettings:
     """What the native index makes this source from."""
     if isinstance(source, Pivots):
-        assert source.cell_size is not None  # filled in, as all of a configuration is
         k0, k1 = struct.unpack("<QQ", bytes.fromhex(key_of(source) or ""))
         encoder = native_encoder(config.hasher(bits=bits_in_cells(config)), config.metric)
-        return core.PivotSettings(encoder, config.metric, k0, k1, source.cell_size, source.probes or 0, source.refine)
+        cell_size, probes = source.cell_size or 0, source.probes or 0
+        return core.PivotSettings(encoder, config.metric, k0, k1, cell_size, probes, source.refine)
     if isinstance(source, Graph):
         k0, k1 = struct.unpack("<QQ", bytes.fromhex(key_of(source) or ""))
         encoder = native_encoder(config.hasher(bits=config.dim), config.metric)

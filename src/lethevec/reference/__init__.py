@@ -70,6 +70,7 @@ from .pivots import (
     is_pivot,
     is_sampled,
     pivot_key,
+    pivot_limit,
     siphash,
 )
 from .ranking import Query, Records, answer, true_distances
@@ -167,6 +168,7 @@ __all__ = [
     "pass_filter",
     "pivot_candidates",
     "pivot_key",
+    "pivot_limit",
     "pivot_plan",
     "plane_weights",
     "probes_for",

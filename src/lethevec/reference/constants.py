@@ -69,8 +69,9 @@ SCALE_STEP = 0.99
 FIRST_STAGE_BITS = 128
 #: The records by which all are judged: the best by their first bits, a number and so many for each of the k neighbours.
 SCAN_ROWS, SCAN_ROWS_PER_K = 10.0, 5.0
-#: The share of the k nearest that may be lost at effort 1, in either stage; twice the effort halves it.
-SCAN_MISSED = 0.06
+#: The share of the k nearest that may be lost at effort 1, in either stage, and the most that may be where too many
+#: records go on otherwise; twice the effort halves both.
+SCAN_MISSED, SCAN_MISSED_MOST = 0.04, 0.24
 #: How often an error is larger than 0, 1/4, 1/2, ... times the usual one: the tail of the normal distribution.
 NORMAL_TAIL = (
     0.5,
@@ -101,7 +102,7 @@ ERROR_STEP, LEAST_ERRORS = 0.0625, -1.0
 SURE_EFFORT = 64.0
 #: Where nothing is known of errors (Hamming ranking), or codes are all there is, so many records go on at effort 1 by
 #: the first bits: a share of the records, so many for each of the k neighbours, and a number; where these are all bits,
-#: and where there are more.
+#: and where there are more. Where errors are known, more than so many are too many.
 ONE_STAGE_SHARE, ONE_STAGE_PER_K, ONE_STAGE = 0.006, 10.0, 100.0
 SURVIVORS_SHARE, SURVIVORS_PER_K, SURVIVORS = 0.008, 16.0, 256.0
 
@@ -138,6 +139,9 @@ PLANES_IN_CELLS = 4
 #: pivot; and about one record in how many is sampled.
 SAMPLE_TAG = 0x73616D706C650000
 SAMPLE_RATE = 16
+#: Where the size of cells is left open, sqrt(records/RECORDS_PER_SQUARE) records make a cell, and at least LEAST_CELL.
+RECORDS_PER_SQUARE = 20
+LEAST_CELL = 4
 #: The most members of a cell whose mean is its origin. Of the n members of a cell, so many move the origin when they
 #: come or go, and then n codes are made again: a change makes about so many codes again, however large the cell.
 ORIGIN_MEMBERS = 8
@@ -155,7 +159,7 @@ MEAN_SHARE = 0.75
 #: than a few.
 LEAST_CELLS, CELLS_PER_ROOT = 8.0, 5.0
 #: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and one
-#: in so many of all records.
+#: in so many of all records, or the root of their number where that is less.
 FIRST_ROWS, FIRST_ROWS_PER_K, FIRST_ROWS_ONE_IN = 100.0, 20.0, 512.0
 #: Rows of the first cells whose codes are read in full: a number, and so many for each of the k neighbours.
 LIMIT_ROWS, LIMIT_ROWS_PER_K = 10.0, 5.0

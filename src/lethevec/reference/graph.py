@@ -20,7 +20,8 @@ Other search graphs depend on the order in which records came. This one is defin
     root       the vertex of the lowest rank
     parent     of x: the root for an entry; else the nearest of P(x) and N(x) with a lower rank, and where there is
                none, the root
-    list       of x: G(x), and all y whose parent is x
+    list       of x: G(x), and all y whose parent is x. Where these are more than DEGREE, of G(x) as many of those that
+               the rule left out are missing, the furthest first
 
 From child to parent the rank falls until it is that of the root. A list has the edges from parent to child, so every
 vertex can be reached from the root, whatever the data: that is what parents are for. Entries are there so that a
@@ -190,10 +191,16 @@ class Graph:
     @cached_property
     def lists(self) -> list[I64]:
         """The list of each vertex, nearest first."""
-        lists = [set(edges.tolist()) for edges in self.edges]
+        children: list[set[int]] = [set() for _ in self.edges]
         for x in range(1, len(self)):
-            lists[self.parents[x]].add(x)
-        return [self._nearest(x, sorted(some)) for x, some in enumerate(lists)]
+            children[self.parents[x]].add(x)
+        lists = []
+        for x, edges in enumerate(self.edges):
+            kept, left_out = self._prune(x, edges)
+            firm = children[x].union(kept.tolist())
+            others = [y for y in left_out.tolist() if y not in firm]
+            lists.append(self._nearest(x, [*sorted(firm), *others[: max(0, DEGREE - len(firm))]]))
+        return lists
 
     # --- What belongs to edges ---------------------------------------------------------------------------------------
 

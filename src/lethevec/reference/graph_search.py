@@ -1,10 +1,11 @@
 """A search in the graph, in NumPy: from the root to the vertices that are nearest to a query.
 
 A vertex is *looked at*: its distance |q - z|^2 is taken, and the codes of its list give estimates for its neighbours.
-Of several estimates for one vertex the smallest counts, until the vertex is looked at itself. The pool is the best
-`size` vertices by (estimate, rank) of all that there are estimates for. The next vertex to look at is the best of the
-pool that has not been looked at; when there is none left, the search ends, and its answer is the nearest of all records
-that were looked at, by their true distances.
+A vertex that has been looked at gets no further estimates; until then it may have several. The pool is the best `size`
+of all estimates, by (estimate, rank). The next vertex to look at is the best of the pool that has not been looked at.
+When there is none left, the search ends, unless fewer than k records were met: then it goes on as one with a larger
+pool would. Its answer is the nearest of all records that were looked at, by their true distances. With an allow-list it
+ends in any case, and if it has met fewer than k of those that are allowed, all of these are looked at instead.
 
 It begins at the root, whose list is long. Only the GRAPH_STARTS best of that list count at first. Where all that they
 lead to was looked at and the pool has room left, the next best GRAPH_STARTS follow.
@@ -59,14 +60,17 @@ def graph_candidates(graph: Graph, q: F32, k: int, effort: float, allowed: Bools
     size = graph_pool(len(graph.ids), len(everybody), k, effort)
     if size == 0:
         return Walked(everybody, 0)
-    vertices, estimates = walk(graph, q, size)
+    vertices, estimates = walk(graph, q, size, min(k, len(everybody)) if allowed is None else 0)
     rows = np.sort(np.concatenate([graph.rows[x] for x in vertices]))
     found = rows if allowed is None else rows[allowed[rows]]
     return Walked(found if len(found) >= min(k, len(everybody)) else everybody, estimates)
 
 
-def walk(graph: Graph, q: F32, size: int) -> tuple[list[int], int]:
-    """The vertices that a search with a pool of this size looks at, in their order, and how many estimates it makes."""
+def walk(graph: Graph, q: F32, size: int, least: int = 0) -> tuple[list[int], int]:
+    """The vertices that a search with a pool of this size looks at, in their order, and how many estimates it makes.
+
+    It looks at `least` records in any case, or at all.
+    """
     q = directions(q) if graph.settings.metric == "cosine" else q
     weights = first_weights(superbit(graph.settings.frame, q, q.shape[1])[0])
     unit = np.float32(weights.unit)
@@ -82,21 +86,20 @@ def walk(graph: Graph, q: F32, size: int) -> tuple[list[int], int]:
 
     waiting = estimated(ROOT)
     looked_at, made = [ROOT], blocks(graph, ROOT)
-    estimates = {ROOT: distance(ROOT)}
+    estimates: list[tuple[np.float32, int]] = []
     while True:
-        pool = sorted(estimates, key=lambda x: (estimates[x], x))[:size]
-        x = next((x for x in pool if x not in looked_at), None)
+        short = sum(len(graph.rows[x]) for x in looked_at) < least
+        pool = sorted(estimates)[: None if short else size]
+        x = next((x for _, x in pool if x not in looked_at), None)
         if x is not None:
             looked_at.append(x)
             made += blocks(graph, x)
             found = estimated(x)
-        elif len(estimates) < size and waiting:
+        elif waiting and (short or len(estimates) < size):
             found, waiting = waiting[:GRAPH_STARTS], waiting[GRAPH_STARTS:]
         else:
             return looked_at, made * DEGREE
-        for estimate, y in found:
-            if y not in looked_at:
-                estimates[y] = min(estimates.get(y, estimate), estimate)
+        estimates += [(estimate, y) for estimate, y in found if y not in looked_at]
 
 
 def blocks(graph: Graph, x: int) -> int:

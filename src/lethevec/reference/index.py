@@ -112,8 +112,11 @@ class State:
         source = self.config["source"]
         if source["name"] != "auto":
             return source
-        pivots: Mapping[str, Any] = source["pivots"]
-        return pivots if len(self.ids) >= source["pivots_from"] else {"name": "scan"}
+        chosen: Mapping[str, Any] = {"name": "scan"}
+        for name in ("pivots", "graph"):
+            if len(self.ids) >= source[name + "_from"]:
+                chosen = source[name]
+        return chosen
 
     @cached_property
     def tables(self) -> Tables:
@@ -133,7 +136,7 @@ class State:
         settings = PivotSettings(
             cells.frame,
             self.metric,
-            source["cell_size"],
+            source["cell_size"] or 0,
             source["probes"] or 0,
             pivot_key(bytes.fromhex(source["key"])),
             bool(source["refine"]),

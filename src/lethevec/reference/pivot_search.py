@@ -75,7 +75,7 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     fewer = records / max(1, allowed)
     more = math.sqrt(fewer) * _eighth_root(fewer)
     probes_at_one = float(probes) if probes else max(LEAST_CELLS, CELLS_PER_ROOT * math.sqrt(cells))
-    first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + allowed / FIRST_ROWS_ONE_IN)
+    first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + min(allowed / FIRST_ROWS_ONE_IN, math.sqrt(allowed)))
     usual = first * cells / max(1, allowed)
     per_first = effort * probes_at_one * more / max(1.0, usual) if allowed < records else 0.0
     probed = max(1, math.ceil(min(effort * probes_at_one * more, cells)))

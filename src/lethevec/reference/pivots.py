@@ -1,11 +1,12 @@
 """Pivots: a partition that forgets, in NumPy. Cells and what is kept of each record; `pivot_search` is the other half.
 
-Which records are pivots is decided by a keyed hash of the id alone: there is no training and no look at other records.
+Which records are pivots is decided by a keyed hash of the id, and by the number of records: there is no training.
 Every record, a pivot too, belongs to the nearest centre; ties go to the smaller id of the pivot. All of it is a
 function of the settings and the records:
 
     z         what is searched: the direction x/|x| under cosine, x itself otherwise
-    pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size
+    pivots    SipHash-2-4 of the id below 2^64/cell_size; about one in cell_size. Where no cell_size is given, it grows
+              with the root of the number of records
     centre    z of the pivot; with `refine`, the mean of the pivot and of the records of a keyed sample that are
               nearest to it (one step of Lloyd's)
     origin    the mean of the members of a cell whose ids have the smallest hashes, 8 at most. It lies nearly where the
@@ -34,7 +35,17 @@ import numpy as np
 import numpy.typing as npt
 
 from .codes import Bools, pack, unpack_bits
-from .constants import MEAN_WEIGHT, MOST_UNITS, ORIGIN_MEMBERS, SAMPLE_RATE, SAMPLE_TAG, STREAM_PIVOTS, UNIT_BITS
+from .constants import (
+    LEAST_CELL,
+    MEAN_WEIGHT,
+    MOST_UNITS,
+    ORIGIN_MEMBERS,
+    RECORDS_PER_SQUARE,
+    SAMPLE_RATE,
+    SAMPLE_TAG,
+    STREAM_PIVOTS,
+    UNIT_BITS,
+)
 from .families import alignment, plane_weights, progressive, superbit
 from .generator import words
 from .ranking import I64, Records
@@ -47,7 +58,8 @@ I8 = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class PivotSettings:
-    """What, beside the records, decides everything. `probes` counts cells; `key` is two words of 64 bits."""
+    """What, beside the records, decides everything. `probes` counts cells; `key` is two words of 64 bits. With a
+    `cell_size` of 0 the size of cells follows the number of records."""
 
     frame: Frame
     metric: str
@@ -110,9 +122,23 @@ def _turned(word: U64, by: int) -> U64:
     return (word << np.uint64(by)) | (word >> np.uint64(64 - by))
 
 
-def is_pivot(ids: I64, key: tuple[int, int], cell_size: int) -> Bools:
-    """About one in cell_size of them."""
-    return np.asarray(siphash(key, ids) < np.uint64(2**64 // cell_size))
+def pivot_limit(cell_size: int, records: int) -> int:
+    """Hashes below it make pivots, of so many records.
+
+    Without a cell_size, a cell has sqrt(records/20) records on average, in steps of 2^-12, and LEAST_CELL at least. So
+    the limit moves a little whenever a record comes or goes, and with it at most a pivot or two.
+
+    >>> [round(2**64 / pivot_limit(0, n)) for n in (0, 10**5, 10**6, 10**7)]
+    [4, 71, 224, 707]
+    """
+    if cell_size:
+        return 2**64 // cell_size
+    return 2**76 // max(LEAST_CELL << 12, math.isqrt((records << 24) // RECORDS_PER_SQUARE))
+
+
+def is_pivot(ids: I64, key: tuple[int, int], cell_size: int, records: int = 0) -> Bools:
+    """About one in cell_size of them; with a cell_size of 0, of those that are among so many records."""
+    return np.asarray(siphash(key, ids) < np.uint64(pivot_limit(cell_size, records)))
 
 
 def is_sampled(ids: I64, key: tuple[int, int]) -> Bools:
@@ -189,7 +215,7 @@ def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
     order = np.argsort(ids)
     ids, x = ids[order], np.ascontiguousarray(x[order])
     z = directions(x) if settings.metric == "cosine" else x
-    pivots = np.flatnonzero(is_pivot(ids, settings.key, settings.cell_size))
+    pivots = np.flatnonzero(is_pivot(ids, settings.key, settings.cell_size, len(ids)))
     if len(pivots):
         cell_ids, cell_exponents = ids[pivots], exponents(z[pivots])
         centres = _refined(settings, ids, z, pivots) if settings.refine else z[pivots]

@@ -7,9 +7,13 @@
     third stage     true distances
 
 A record may lie within D when its estimate, less so many times the usual error of such an estimate, does: as many times
-as it takes to lose few of the k nearest, if they are as far away as those of the reference. Reference and D are the
-same for every effort, and more effort allows for larger errors: so what less effort keeps, more effort keeps too. How
-many records a stage keeps follows from the data.
+as it takes to lose few of the k nearest, if they are as far away as those of the reference. How many records a stage
+keeps follows from the data. Some queries have so many neighbours at about the same distance that far more records go on
+than for most. These would take up most of the time, so where too many go on, more of the k nearest may be lost, if that
+helps.
+
+Reference and D are the same for every effort, and more effort allows for larger errors: so what less effort keeps, more
+effort keeps too.
 
 Where codes are all there is, and for codes whose errors are not known (any but progressive ones, and Hamming ranking),
 the first stage keeps a number of records that follows from theirs, and the second none too few: by distance they are
@@ -20,6 +24,7 @@ order.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +38,7 @@ from .constants import (
     ONE_STAGE_PER_K,
     ONE_STAGE_SHARE,
     SCAN_MISSED,
+    SCAN_MISSED_MOST,
     SCAN_ROWS,
     SCAN_ROWS_PER_K,
     SURE_EFFORT,
@@ -50,12 +56,13 @@ from .vectors import F32, F64
 class ScanPlan:
     """So many records are the `reference`, whatever the effort.
 
-    Errors are allowed for as far as it takes to lose no more than the share `missed` of the k nearest in a stage, and
-    `further` than that. Both follow from the effort.
+    Errors are allowed for as far as it takes to lose no more than the share `missed` of the k nearest in a stage, or
+    `missed_most` where many records go on, and `further` than that. They follow from the effort.
     """
 
     reference: int
     missed: float
+    missed_most: float
     further: float
 
 
@@ -63,12 +70,13 @@ def scan_plan(k: int, effort: float) -> ScanPlan:
     """The numbers for an effort.
 
     >>> scan_plan(10, 1.0)
-    ScanPlan(reference=60, missed=0.06, further=0.0)
+    ScanPlan(reference=60, missed=0.04, missed_most=0.24, further=0.0)
     >>> scan_plan(10, 256.0).further
     0.5
     """
     beyond = max(0.0, doublings(effort) - doublings(SURE_EFFORT))
-    return ScanPlan(math.ceil(SCAN_ROWS + SCAN_ROWS_PER_K * k), SCAN_MISSED / effort, 0.25 * beyond)
+    reference = math.ceil(SCAN_ROWS + SCAN_ROWS_PER_K * k)
+    return ScanPlan(reference, SCAN_MISSED / effort, SCAN_MISSED_MOST / effort, 0.25 * beyond)
 
 
 def doublings(effort: float) -> float:
@@ -112,8 +120,12 @@ class ScanLimits:
     lift: np.float32
 
 
-def scan_limits(query: Query, reference: Records, far: F32, k: int, plan: ScanPlan) -> ScanLimits:
+def scan_limits(
+    query: Query, reference: Records, far: F32, k: int, plan: ScanPlan, crowd: float = -math.inf
+) -> ScanLimits:
     """By the records of the reference and their true distances. The k-th nearest of them is at the distance D.
+
+    Too many records reach the key `crowd` by their first bits.
 
     An estimate is wrong by its usual error times |x| sin(q, x), and by the rounding of the weights. Of a record at the
     distance D, |x| sin(q, x) is sqrt(D (2 - D)) under cosine, where |x| is 1, and at most D under l2. Under ip it is at
@@ -123,7 +135,8 @@ def scan_limits(query: Query, reference: Records, far: F32, k: int, plan: ScanPl
     chance. Only whole codes come with a factor that mends it.
 
     Where all records point about the same way, the errors of their estimates have much in common. If the estimates of a
-    stage are too far for half of the reference, by so much less is asked of all.
+    stage are too far for half of the reference, by so much less is asked of all. How many are lost by errors of their
+    own cannot be told well then, so no more may be lost than of others, however many records go on.
     """
     order = np.lexsort((reference.norms, far))[:k]
     nearest, sizes = far[order].astype(np.float64), reference.norms[order].astype(np.float64)
@@ -146,9 +159,11 @@ def scan_limits(query: Query, reference: Records, far: F32, k: int, plan: ScanPl
         second = math.sqrt(code_error * code_error + by_code)
         near = np.divide(first_key, size, out=np.zeros(len(size)), where=size > 0) * unit / align
         true = np.divide(-away / q, size, out=np.zeros(len(size)), where=size > 0)
-        raised = (allowed_errors(ahead, first, plan) * first - _in_common(near - true)) * align / unit
+        # Longer records are raised more than shorter ones, so none can say how many will go on.
+        allowed = allowed_errors(ahead, first, plan.missed) + plan.further
+        raised = (allowed * first - _in_common(near - true)) * align / unit
         whole = math.floor(min(max(raised, -half), half))
-        lift = allowed_errors(ahead, second, plan) * second - off
+        lift = (allowed_errors(ahead, second, plan.missed) + plan.further) * second - off
         return ScanLimits(np.float32(wanted * align / unit), np.float32(wanted), whole, np.float32(lift))
     if query.metric == "cosine":
         cos = 1.0 - D
@@ -159,10 +174,15 @@ def scan_limits(query: Query, reference: Records, far: F32, k: int, plan: ScanPl
         first = math.sqrt(first_error * first_error * spread + by_first * spread)
         second = math.sqrt(code_error * code_error * across + by_code)
         near = (2.0 * first_key - half) * unit / align if align > 0.0 else np.zeros(len(away))
-        least = cos - allowed_errors(ahead, first, plan) * first + _in_common(near - (1.0 - away))
-        score = (least * align / unit + half) * 0.5 if align > 0.0 else -np.inf
-        second = cos - allowed_errors(ahead, second, plan) * second + off
-        return ScanLimits(np.float32(score), np.float32(second), 0, np.float32(0))
+        first_off = _in_common(near - (1.0 - away))
+
+        def least(errors: float) -> np.float32:
+            cosine = cos - errors * first + first_off
+            return np.float32((cosine * align / unit + half) * 0.5 if align > 0.0 else -np.inf)
+
+        limit, missed = least_key(least, ahead, first, plan, crowd if first_off == 0.0 else -math.inf)
+        second = cos - (allowed_errors(ahead, second, missed) + plan.further) * second + off
+        return ScanLimits(limit, np.float32(second), 0, np.float32(0))
     ahead = D * D - nearest * nearest
     off = _in_common(keys - (q * q - away * away))
     across = D * D
@@ -170,9 +190,40 @@ def scan_limits(query: Query, reference: Records, far: F32, k: int, plan: ScanPl
     first = 2.0 * q * math.sqrt(first_error * first_error * spread + by_first * spread)
     second = 2.0 * q * math.sqrt(code_error * code_error * across + by_code * (q * q))
     base = q * q - D * D
-    first = base - allowed_errors(ahead, first, plan) * first + _in_common(first_key - (q * q - away * away))
-    second = base - allowed_errors(ahead, second, plan) * second + off
-    return ScanLimits(np.float32(first), np.float32(second), 0, np.float32(0))
+    first_off = _in_common(first_key - (q * q - away * away))
+    limit, missed = least_key(
+        lambda errors: np.float32(base - errors * first + first_off),
+        ahead,
+        first,
+        plan,
+        crowd if first_off == 0.0 else -math.inf,
+    )
+    second = base - (allowed_errors(ahead, second, missed) + plan.further) * second + off
+    return ScanLimits(limit, np.float32(second), 0, np.float32(0))
+
+
+def least_key(
+    key: Callable[[float], np.float32], ahead: F64, error: float, plan: ScanPlan, crowd: float
+) -> tuple[np.float32, float]:
+    """The key to reach in the first stage, and the share that a later stage may lose.
+
+    `key` gives the key for the errors that are allowed for. These are as large as `missed` asks for, unless too many
+    records reach the key then and `missed_most` helps: in that case they are the largest at which few enough reach it.
+    A later stage may lose as large a share as this one does.
+    """
+    wanted = allowed_errors(ahead, error, plan.missed)
+    least = allowed_errors(ahead, error, plan.missed_most)
+    if plan.further > 0.0 or key(wanted) > crowd or not key(least) > crowd:
+        return key(wanted + plan.further), plan.missed
+    low, high = 0, round((wanted - least) / ERROR_STEP)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if key(least + ERROR_STEP * middle) > crowd:
+            low = middle
+        else:
+            high = middle - 1
+    errors = least + ERROR_STEP * low
+    return key(errors), max(plan.missed, lost(ahead, error, errors) / float(len(ahead)))
 
 
 def _in_common(errors: F64) -> float:
@@ -180,29 +231,32 @@ def _in_common(errors: F64) -> float:
     return min(0.0, float(np.sort(errors)[len(errors) // 2]))
 
 
-def allowed_errors(ahead: F64, error: float, plan: ScanPlan) -> float:
+def allowed_errors(ahead: F64, error: float, missed: float) -> float:
     """How many times its usual error an estimate may be wrong, for records that are so much nearer than D.
 
     The least multiple of ERROR_STEP at which the share of them that is lost is likely to be no more than `missed`.
     Where all of them are as far as D, that is the error which so many estimates exceed; where most are much nearer,
     less will do.
 
-    >>> plan = ScanPlan(reference=60, missed=0.025, further=0.0)
-    >>> allowed_errors(np.array([0.0, 0.0]), 1.0, plan), allowed_errors(np.array([0.0, 3.0]), 1.0, plan)
+    >>> allowed_errors(np.array([0.0, 0.0]), 1.0, 0.025), allowed_errors(np.array([0.0, 3.0]), 1.0, 0.025)
     (2.0, 1.6875)
     """
     low, high = 0, STEPS
     while low < high:
         middle = (low + high) // 2
-        errors = LEAST_ERRORS + ERROR_STEP * middle
-        lost = 0.0
-        for slack in ahead.tolist():
-            lost = lost + exceeded(errors + (slack / error if error > 0.0 else 0.0))
-        if lost <= plan.missed * len(ahead):
+        if lost(ahead, error, LEAST_ERRORS + ERROR_STEP * middle) <= missed * len(ahead):
             high = middle
         else:
             low = middle + 1
-    return LEAST_ERRORS + ERROR_STEP * low + plan.further
+    return LEAST_ERRORS + ERROR_STEP * low
+
+
+def lost(ahead: F64, error: float, errors: float) -> float:
+    """How many of these records are likely to be lost when so many times the usual error is allowed for."""
+    number = 0.0
+    for slack in ahead.tolist():
+        number = number + exceeded(errors + (slack / error if error > 0.0 else 0.0))
+    return number
 
 
 #: The last of NORMAL_TAIL is reached after so many steps.
@@ -250,7 +304,10 @@ def scan_candidates(query: Query, records: Records, k: int, effort: float, allow
         return rows
     reference = keys >= largest(keys, plan.reference)
     judges = among.of(np.flatnonzero(reference))
-    limits = scan_limits(query, judges, distances(query, judges), k, plan)
+    # As many as would go on where errors are not judged, at any effort.
+    many = scan_survivors(len(records.ids), k, 1.0, staged=staged, allowed=n)
+    crowd = float(largest(keys, many + 1))
+    limits = scan_limits(query, judges, distances(query, judges), k, plan, crowd)
     first = first_keys(query, among, limits.raised) >= limits.first
     second = code_keys(query, among, float(limits.lift)) >= limits.second
     return rows[reference | (first & second)]

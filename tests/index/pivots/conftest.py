@@ -109,11 +109,11 @@ def clustered(seed: int, n: int, dim: int) -> F32:
     return np.asarray(x * rng.lognormal(sigma=0.3, size=(n, 1)), dtype=np.float32)
 
 
-def pivots_among(config: Config, ids: npt.ArrayLike) -> I64:
-    """Those of the ids that are pivots."""
+def pivots_among(config: Config, ids: npt.ArrayLike, records: int = 0) -> I64:
+    """Those of the ids that are pivots, of so many records."""
     ids, source = np.asarray(ids, dtype=np.int64), config.source
     key = reference.pivot_key(bytes.fromhex(source.key))
-    return ids[reference.is_pivot(ids, key, source.cell_size)]
+    return ids[reference.is_pivot(ids, key, source.cell_size or 0, records)]
 
 
 def options(**given: Any) -> dict[str, Any]:

@@ -29,6 +29,8 @@ CONFIGURATIONS = {
     "l2, refined, key": {"metric": "l2", "refine": True, "key": bytes(range(16))},
     "ip, refined, large cells": {"metric": "ip", "refine": True, "cell_size": 60},
     "l2, far away": {"metric": "l2"},
+    "l2, following": {"metric": "l2", "cell_size": None},
+    "cosine, refined, following": {"refine": True, "cell_size": None},
 }
 SIZES = st.sampled_from([1, 2, 9, 33, 100, 400])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -82,7 +84,7 @@ class History(RuleBasedStateMachine):
         return np.array(sorted(self.records), dtype=np.int64)
 
     def pivots(self):
-        return self.tools.pivots_among(self.index.config, self.all_ids())
+        return self.tools.pivots_among(self.index.config, self.all_ids(), len(self.records))
 
     def some(self, seed, count, of=None):
         ids = self.all_ids() if of is None else of
@@ -109,12 +111,13 @@ class History(RuleBasedStateMachine):
     @rule(seed=SEEDS, count=st.sampled_from([1, 2, 20]))
     def add_pivots(self, seed, count):
         """Nothing but pivots, which take over from the others; some of them equal."""
-        ids = self.tools.pivots_among(self.index.config, self.fresh_ids(count * self.index_cell_size()))
+        ids = self.fresh_ids(count * self.index_cell_size())
+        ids = self.tools.pivots_among(self.index.config, ids, len(self.records) + count)
         if len(ids):
             self.put(ids, self.draw(seed, len(ids)))
 
     def index_cell_size(self):
-        return self.index.config.source.cell_size
+        return self.index.config.source.cell_size or 8
 
     @rule(seed=SEEDS)
     @precondition(lambda self: self.records)

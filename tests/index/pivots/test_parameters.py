@@ -24,7 +24,6 @@ def chosen(**given):
         ("cell_size", [1, 0, -8, 2**63, 8.0, "8", True, [8]]),
         ("probes", [-1, 0, 2**63, 1.5, "many", True]),
         ("refine", [0, 1, 2, 0.5, "yes", None, np.True_]),
-        ("expected", [0, -5, 2**40, 1e6, "many", True]),
         ("key", [b"", bytes(15), bytes(17), "0" * 31, "AB" * 16, "0" * 16, 5, bytearray(16), list(range(16))]),
     ],
 )
@@ -52,9 +51,9 @@ def test_combinations_that_cannot_be_are_refused(arguments, words):
         assert word in str(raised.value)
 
 
-@pytest.mark.parametrize("given", [{"pivots_from": 0}, {"pivots_from": None}, {"pivots_from": True}], ids=str)
+@pytest.mark.parametrize("given", [{"pivots_from": 0}, {"graph_from": 2.5}, {"pivots_from": True}], ids=str)
 def test_bad_values_of_auto_are_refused(given):
-    with pytest.raises(ParameterError, match="pivots_from: expected an integer"):
+    with pytest.raises(ParameterError, match="_from: expected an integer"):
         Auto(**given)
 
 
@@ -75,17 +74,13 @@ def test_auto_is_a_scan_where_pivots_do_not_fit():
 def test_defaults():
     usual = chosen()
     assert usual.refine is False
-    assert usual.cell_size >= 2
+    assert usual.cell_size is None  # follows the number of records
     assert usual.probes is None  # follows the number of cells
     assert bytes.fromhex(usual.key) == b"".join(word.to_bytes(8, "little") for word in reference.default_pivot_key(0))
     assert chosen(seed=1).key != usual.key
-    given = Pivots(cell_size=33, probes=17, refine=True, expected=10**6, key=bytes(range(16)))
+    given = Pivots(cell_size=33, probes=17, refine=True, key=bytes(range(16)))
     assert given.key == bytes(range(16)).hex()
     assert Index(16, source=given).config.source == given
-    assert chosen(expected=usual.expected) == usual
-    for expected in (1, 10, 10**4, 10**9, 1 << 32):
-        assert chosen(expected=expected).cell_size >= 2
-    assert chosen(expected=10**7).cell_size >= chosen(expected=10**4).cell_size
     assert chosen(cell_size=np.int64(9), probes=np.int32(3)) == chosen(cell_size=9, probes=3)
 
 
@@ -112,7 +107,6 @@ def test_the_configuration_is_kept_whole():
         {"probes": 0},
         {"refine": 2},
         {"refine": 0},
-        {"expected": 0},
         {"tables": 4},
         {"other": 1},
     ],

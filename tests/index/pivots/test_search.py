@@ -89,7 +89,7 @@ def test_refinement_finds_more_with_the_same_probes(tools, unit_words):
 def test_real_data(tools, unit_words):
     """Word vectors: the defaults reach a recall worth having, at a part of the work of a scan."""
     x, queries = unit_words[:8000], unit_words[8000:8100]
-    index = Index(100, source=Pivots(expected=8000))
+    index = Index(100, source=Pivots())
     index.add(x, ids=np.arange(len(x)) + 1000)
     hits = index.search(queries, 10)
     assert recall(hits, exact(x, queries, "cosine", 10)) > 0.9
