@@ -19,7 +19,7 @@ from ._record import KEEP, Record
 
 if _typing.TYPE_CHECKING:
     from ._client import AsyncClient, Client
-    from ._collections import Access, Database, Hold, connect, restore
+    from ._collections import Access, Database, Held, Hold, connect, restore
     from ._forgetting.anchors import Anchor
     from ._forgetting.receipts import Receipt
     from ._forgetting.verify import Verification, verify, verify_chain
@@ -38,6 +38,7 @@ __all__ = [
     "Database",
     "Graph",
     "Hasher",
+    "Held",
     "Hit",
     "Hits",
     "Hold",
@@ -70,6 +71,7 @@ _LATER = {
     "AsyncClient": "_client",
     "Client": "_client",
     "Database": "_collections",
+    "Held": "_collections",
     "Hold": "_collections",
     "Preview": "_store",
     "Receipt": "_forgetting.receipts",

@@ -101,6 +101,7 @@ class Worker:
             say("begin", steps)
             self.do(steps)
             say("done", steps)
+            self.db.write_image()
 
 
 def main(path: str, seed: int, state: str) -> None:

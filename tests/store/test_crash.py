@@ -3,8 +3,9 @@ as LETHEVEC_KILLS says.
 
 After each kill: what was acknowledged is there, what was under way is there as a whole or not at all, every
 acknowledged forget has its receipt, erasures are complete once the store is opened again, and no file has a byte of
-what is gone. Then the same with codes that are kept, and with sealed records, half as often; there, backups that were
-made on the way must in the end hold what lives, and nothing that was forgotten, as far as anybody can read.
+what is gone. Then the same with codes that are kept, with images of cells, and with sealed records, half as often;
+there, backups that were made on the way must in the end hold what lives, and nothing that was forgotten, as far as
+anybody can read.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethevec import Index, Pivots
 from lethevec._forgetting.verify import verify_chain
 from lethevec._store import Store
 from lethevec._store import open as open_store
 from lethevec._store.vault import Vault
 
+from ..index.pivots.conftest import native_state
 from .conftest import account, find_leftovers
 from .crash_worker import DIM, vector
 
 KILLS = int(os.environ.get("LETHEVEC_KILLS", "20"))
 CODES = {"family": "usr", "bits": 12 * DIM}
+CELLS = {"source": Pivots(cell_size=4)}
 WORKER = Path(__file__).with_name("crash_worker.py")
 
 
@@ -104,10 +108,25 @@ def check_codes(db: Store) -> None:
     assert count == len(found)
 
 
+def check_cells(db: Store) -> None:
+    """Whether the store was opened by an image or not, its cells are those that its records make."""
+    index = db._mirror.index
+    made = Index._of(index.config)
+    if len(index):
+        made.add(index.vectors(index.ids()), ids=index.ids())
+        assert native_state(index) == native_state(made)
+
+
 @pytest.mark.parametrize(
     ("kills", "encrypt", "index"),
-    [(KILLS, False, None), (KILLS // 2, True, None), (KILLS // 2, False, CODES), (KILLS // 4, True, CODES)],
-    ids=["plain", "sealed", "codes", "sealed codes"],
+    [
+        (KILLS, False, None),
+        (KILLS // 2, True, None),
+        (KILLS // 2, False, CODES),
+        (KILLS // 2, False, CELLS),
+        (KILLS // 4, True, CODES),
+    ],
+    ids=["plain", "sealed", "codes", "images", "sealed codes"],
 )
 def test_kill_9(tmp_path: Path, kills: int, encrypt: bool, index: dict | None):
     choose = random.Random(12)
@@ -121,6 +140,7 @@ def test_kill_9(tmp_path: Path, kills: int, encrypt: bool, index: dict | None):
     completed_at_open = 0
     backups: list[tuple[Path, set[str]]] = []
     gains: set[float] = set()
+    images = 0  # opens that one was used for
     with open_store(path, DIM, "l2", encrypt=encrypt, index=index) as db:
         if encrypt:
             live = {f"first-{n:08d}": n for n in range(1, 61)}
@@ -155,8 +175,11 @@ def test_kill_9(tmp_path: Path, kills: int, encrypt: bool, index: dict | None):
             assert find_leftovers(folder, vectors=[vector(n) for n in sorted(gone)[-400:]]) == []
             assert account(path) == {}
             gains.add(db._mirror.index.stats()["mean_norm"])
-            if index is not None:
+            if index is CODES:
                 check_codes(db)
+            if index is CELLS:
+                check_cells(db)
+                images += db._image.usable
             if live:
                 id, number = choose.choice(sorted(live.items()))
                 assert db.search(vector(number), k=1).ids.tolist() == [[id]]
@@ -187,6 +210,8 @@ def test_kill_9(tmp_path: Path, kills: int, encrypt: bool, index: dict | None):
     print(
         f"{kills} kills, in the middle of {dict(interrupted)}; {completed_at_open} erasures completed at the next open"
     )
-    if index is not None:
+    if index is CODES:
         print(f"the gain of the codes was {sorted(gains)}")
+    if index is CELLS:
+        print(f"{images} images were used")
     assert sum(interrupted.values()) >= kills // 4, "kills must hit operations, or this shows nothing"

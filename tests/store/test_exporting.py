@@ -58,7 +58,7 @@ def test_a_record_without_a_vector(db, tmp_path):
 
 def test_a_table(db):
     table = db.to_arrow(subject="s0")
-    assert table.column_names == ["id", "subject", "payload", "vector"]
+    assert table.column_names == ["id", "subject", "payload", "expires", "vector"]
     assert table.num_rows == 10
     index = lethevec.Index(dim=5, metric="l2")
     index.add(table["vector"], ids=range(10))

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lethevec import Preview
+from lethevec import Pivots, Preview
 from lethevec._filters import matches, parse
 from lethevec._forgetting.verify import verify_chain
 from lethevec._native import core
+from lethevec._store import image
 from lethevec._store import open as open_store
 from lethevec.errors import ErasureIncompleteError, IdError, UnknownIdError
 
@@ -30,6 +31,7 @@ NUMBERS = [10**15 + 7**i for i in range(12)]
 POOL = [*NAMES, *NUMBERS]
 SUBJECTS = ["alice@example.org", "bob@example.org", "carol@example.org"]
 CODES = {"family": "usr", "bits": 24 * DIM}
+CELLS = {"source": Pivots(cell_size=3, key=bytes(range(16)))}
 METRICS = ("l2", "cosine", "ip")
 
 some_ids = st.lists(st.sampled_from(POOL), min_size=1, max_size=8, unique=True)
@@ -389,6 +391,32 @@ class SealedCodeHistories(SealedHistories):
     index = CODES
 
 
+class ImageHistories(Histories):
+    """The same with images of cells, which are written whenever the store is closed, and between: none may be believed
+    that is not of the records, and none may outlive one of them."""
+
+    index = CELLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(image, "WORTH_FROM", 1)
+
+    def teardown(self):
+        super().teardown()
+        self.patch.undo()
+
+    @rule()
+    def write(self):
+        self.db.write_image()
+
+    @invariant()
+    def the_image_is_of_the_records(self):
+        if hasattr(self, "db"):
+            kept = self.db._image.read()
+            assert kept is None or kept.records <= len(self.db._mirror.index)
+
+
 def kept_codes(db):
     """What is kept of every record, by row."""
     slots = dict(db._session.connection.execute("SELECT slot, number FROM records"))
@@ -399,6 +427,8 @@ TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
+TestImageHistories = ImageHistories.TestCase
+TestImageHistories.settings = settings(TestHistories.settings, max_examples=10)
 TestSealedHistories = SealedHistories.TestCase
 TestSealedHistories.settings = settings(TestHistories.settings, max_examples=10)
 TestCodeHistories = CodeHistories.TestCase

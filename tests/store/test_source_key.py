@@ -115,15 +115,14 @@ class TestDrawn:
         assert answers(reader, queries) == answers(db, queries)
         assert used_key(reader) == used_key(db)
 
-    def test_by_default_a_store_scans_and_needs_none(self, make):
-        """It must open in seconds, however many records it has."""
-        db = make()
+    def test_a_store_that_scans_needs_none(self, make):
+        db = make(index={"source": "scan"})
         assert db.config.source == Scan()
         assert rows(db.path, "SELECT name FROM sqlite_master WHERE name = 'source_key'") == []
 
-    def test_auto(self, make):
+    def test_by_default(self, make):
         """Few records are scanned, and the key is there for the day on which they are many."""
-        db = make(index={"source": "auto"})
+        db = make()
         assert db.config.source.name == "auto"
         assert rows(db.path, "SELECT key FROM source_key") == [(used_key(db),)]
 

@@ -15,8 +15,8 @@
 | `database` | `connect`, and the public calls |
 """
 
-from .access import Access
+from .access import Access, Held
 from .database import Database, connect, restore
 from .rights import Hold
 
-__all__ = ["Access", "Database", "Hold", "connect", "restore"]
+__all__ = ["Access", "Database", "Held", "Hold", "connect", "restore"]

@@ -14,9 +14,24 @@ from .._record import Record
 from ..errors import FileError, IncompleteWriteError
 from .rights import Hold
 
-__all__ = ["Access"]
+__all__ = ["Access", "Held"]
 
 FORMAT = "lethevec-access/1"
+
+
+@dataclass(frozen=True)
+class Held:
+    """How much a folder holds of one subject: what `Access` has, with the number of records in their place."""
+
+    collections: dict[str, int]  # of each collection that has some
+    receipts: list[Receipt]
+    holds: list[Hold]
+    blocked_since: str | None
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return sum(self.collections.values())
 
 
 @dataclass(frozen=True)

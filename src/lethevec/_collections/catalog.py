@@ -28,6 +28,7 @@ from typing import NamedTuple
 from .._durable import sync_folder
 from .._store.files import CATALOG, StoreFiles
 from .._store.lock import WriterLock
+from .._store.reserve import Reserve
 from .._store.small import SmallDatabase
 from ..errors import FileError
 
@@ -95,10 +96,15 @@ class Catalog(SmallDatabase):
         except BaseException:
             self._release()
             raise
+        self.reserve = Reserve(self.files.reserve, 0)
+        if not read_only:
+            self.reserve.ensure()
 
     def close(self) -> None:
         """Close the file and let the next writer in. Safe to call twice."""
         try:
+            if not self.closed and not self.read_only and not self.guard.inherited:
+                self.reserve.release()
             super().close()
         finally:
             self._release()
@@ -160,7 +166,7 @@ def _make_folder(folder: Path) -> None:
 
 def _refuse_others(folder: Path) -> None:
     """A folder without a catalog must be empty, but for what a creation that died has left."""
-    ours = {CATALOG + suffix for suffix in ("-lock", "-new", "-new-journal", "-keys", "-keys.new")}
+    ours = {CATALOG + suffix for suffix in ("-lock", "-new", "-new-journal", "-keys", "-keys.new", "-reserve")}
     others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

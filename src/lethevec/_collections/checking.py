@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
 from .._forgetting.anchors import Anchor
 from .._forgetting.keys import AuditKey, KeyRing
 from .._forgetting.receipts import Part, Receipt
-from .._forgetting.verify import Verification
+from .._forgetting.verify import ChainWalk, Verification, verify_receipt
 from .._store.chain import Chain
 from .._store.checking import About, check_about, check_receipt
 from .._store.ids import Id
+from ..errors import FormatError
 from .catalog import Catalog
 from .making import Maker
 
@@ -57,6 +60,53 @@ class Checker:
         for part in receipt.parts():
             self._check_part(report, receipt, part, audit, ids, subject, vectors)
         return report
+
+    def verify_quickly(self, receipt: Receipt, subject: str | None) -> Verification:
+        """What needs neither records nor files: the signature, the place in the chain, and whom it is about.
+
+        Of the chain it looks at the entry and its neighbours; `walk` looks at all of it, part by part.
+        """
+        report = Verification()
+        introducing = self._chain.introducing(receipt.sequence)
+        keys = [] if introducing is None or introducing.public_key is None else [introducing.public_key]
+        report.checks += verify_receipt(receipt, keys).checks
+        nearby = self._chain.page(receipt.sequence - 2, 3)
+        own = next((one for one in nearby if one.sequence == receipt.sequence), None)
+        if own is None:
+            report.add("chain", False, f"the folder's chain has no receipt {receipt.sequence}")
+        elif own != receipt:
+            report.add("chain", False, f"the folder's chain has another receipt {receipt.sequence}")
+        elif any(later["previous"] != earlier.hash() for earlier, later in pairwise(nearby)):
+            report.add("chain", False, f"receipt {receipt.sequence} and its neighbours are not linked")
+        else:
+            report.add("chain", True, f"receipt {receipt.sequence}, linked to its neighbours")
+        if receipt.erases and subject is not None:
+            audit = self.keys.audit_keys.get(receipt["audit_key"])
+            if audit is None:
+                report.add("about", None, f"key {receipt['audit_key']} was given up: its tags mean nothing any more")
+            else:
+                check_about(report, receipt, audit, [], subject)
+        return report
+
+    def walk(self, after: int, limit: int) -> tuple[Verification, int | None]:
+        """Check up to `limit` entries that follow one that was checked; the second is where to go on, or None."""
+        report = Verification()
+        last = self._chain.page_back(after + 1, 1)
+        try:
+            part = self._chain.page(after, limit)
+        except FormatError:
+            report.add("signature", False, f"an entry after receipt {after} is no receipt: somebody has written there")
+            return report, None
+        walk = ChainWalk(last[0] if last else None, self._chain.introducing(after + 1))
+        problem = "expected the chain to begin with its genesis, got no receipts" if not (part or last) else None
+        for receipt in part:
+            problem = walk.problem(receipt)
+            if problem is not None:
+                break
+        found = f"receipts {part[0].sequence} to {part[-1].sequence}, all linked and signed" if part else "no more"
+        report.add("signature", problem is None, problem or found)
+        more = problem is None and len(part) == limit
+        return report, part[-1].sequence if more else None
 
     def _check_part(
         self,

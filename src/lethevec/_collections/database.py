@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -23,14 +23,16 @@ import numpy.typing as npt
 
 from .._durable import as_path, sync_folder
 from .._forgetting.anchors import Anchor
+from .._forgetting.elsewhere import read_elsewhere
 from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt, now
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
-from .._hashing.parameters import boolean
+from .._hashing.parameters import boolean, integer
 from .._record import KEEP, Keep
 from .._store import Store
 from .._store.chain import Chain
+from .._store.configuration import index_options
 from .._store.forking import ProcessLock
 from .._store.ids import check_ids, check_text
 from .._store.retention import Clock, check_clock, check_duration
@@ -40,12 +42,11 @@ from ..errors import (
     ErasureIncompleteError,
     FileError,
     IncompleteWriteError,
-    InputError,
     ParameterError,
     UnknownIdError,
     UnsupportedError,
 )
-from .access import Access
+from .access import Access, Held
 from .catalog import Catalog, Entry
 from .checking import Checker
 from .erasing import FolderEraser
@@ -56,6 +57,8 @@ from .restoring import Erased, check_chain, origin_of, prepare, write_backup
 from .rights import Hold, Rights
 
 __all__ = ["Database", "connect", "restore"]
+
+_LAST = 1 << 62  # more entries than a chain can have
 
 
 class Database:
@@ -167,17 +170,18 @@ class Database:
         metric: str | None = None,
         *,
         index: dict[str, Any] | None = None,
+        optimize: str | None = None,
         encrypt: bool | None = None,
         expires: timedelta | Keep | None = KEEP,
     ) -> Store:
-        """The collection of that name; it is made if there is none and `dim` is given (see `lethevec.open`).
+        """The collection of that name; it is made if there is none and `dim` is given (see `lethevec.open`, also for
+        `index`, `optimize` and `encrypt`).
 
         `expires` is how long its records are kept unless they say otherwise (None: for ever); given for a collection
         that is there, it holds for what is added from then on. The same object is given each time, until it is closed.
         """
         check_name(name)
-        if index is not None and not isinstance(index, dict):
-            raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
+        index = index_options(index, optimize)
         if encrypt is not None:
             boolean("encrypt", encrypt)
         retention = None if isinstance(expires, Keep) else check_duration(expires)
@@ -253,6 +257,19 @@ class Database:
                 self._rights.blocked_since(subject),
             )
 
+    def held(self, subject: str) -> Held:
+        """How many records of a subject each collection holds, with the rest of what `access` says. It reads none."""
+        check_text(subject, "subject")
+        with self._guard:
+            self._catalog.require_open()
+            counts = {entry.name: self._maker.open(entry).held_count(subject) for entry in self._catalog.entries()}
+            return Held(
+                {name: count for name, count in counts.items() if count},
+                self._rights.entries_about(subject),
+                self._rights.holds(subject),
+                self._rights.blocked_since(subject),
+            )
+
     def forget(
         self,
         *,
@@ -260,6 +277,7 @@ class Database:
         block: bool = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Forget every record of a subject in all collections, with one receipt and one signature.
@@ -270,16 +288,24 @@ class Database:
         When this returns, no file of the folder holds a byte of them. If that cannot be within `timeout` seconds,
         `ErasureIncompleteError` says so: no search finds the records any more, and it completes by itself later. A
         process that dies in the middle leaves a request that the next `connect` completes.
+
+        `elsewhere` is what you erased outside the folder, for the receipt to state; see `Store.forget`.
         """
         check_text(subject, "subject")
         boolean("block", block)
         boolean("ignore_unknown", ignore_unknown)
         boolean("search_all", search_all)
+        places = read_elsewhere(elsewhere)
         seconds = self._seconds(timeout)
         with self._guard:
             self._catalog.require_writer()
             return self._eraser.forget(
-                subject, seconds, block=block, ignore_unknown=ignore_unknown, search_all=search_all
+                subject,
+                seconds,
+                block=block,
+                ignore_unknown=ignore_unknown,
+                search_all=search_all,
+                elsewhere=places,
             )
 
     def expire(self, *, skip_held: bool = False, timeout: float | None = None) -> Receipt | None:
@@ -316,12 +342,17 @@ class Database:
             self._catalog.require_writer()
             return self._rights.lift(id, reason)
 
-    def holds(self, subject: str | None = None) -> list[Hold]:
-        """The legal holds in force, oldest first; of one subject, or all."""
+    def holds(self, subject: str | None = None, *, names: bool = True) -> list[Hold]:
+        """The legal holds in force, oldest first; of one subject, or all.
+
+        A hold is kept without the name of its subject, so naming all of them tries every subject that has records.
+        `names=False` leaves that out.
+        """
         if subject is not None:
             return self._rights.holds(check_text(subject, "subject"))
+        boolean("names", names)
         with self._guard:
-            return self._rights.all_holds(self.subjects())
+            return self._rights.all_holds(self.subjects() if names else ())
 
     def block(self, subject: str, reason: str) -> Receipt:
         """Refuse to write for a subject until `unblock`. Records that are there stay; `forget` has `block` too."""
@@ -362,6 +393,38 @@ class Database:
         self._catalog.require_open()
         return [receipt for receipt in self._chain.receipts() if all_kinds or receipt.erases]
 
+    def chain(self, *, after: int = -1, before: int | None = None, limit: int = 1000) -> list[Receipt]:
+        """A part of the chain: up to `limit` entries after one, oldest first; with `before`, before one, newest first.
+
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with connect(folder.name + "/people") as db:
+        ...     entry = db.block("ann", "asked to be left alone")
+        ...     [receipt.kind for receipt in db.chain()], [receipt.kind for receipt in db.chain(before=2, limit=1)]
+        (['genesis', 'block'], ['block'])
+        >>> folder.cleanup()
+        """
+        integer("after", after, -1, _LAST)
+        integer("limit", limit, 0, _LAST)
+        self._catalog.require_open()
+        if before is not None:
+            return self._chain.page_back(integer("before", before, 0, _LAST), limit)
+        return self._chain.page(after, limit)
+
+    def receipt_of(self, given: Mapping[str, Any] | str) -> Receipt:
+        """A receipt of this kind of database, from its fields or its exact text; its form is checked."""
+        return Receipt.from_json(given) if isinstance(given, str) else Receipt(given)
+
+    def verify_chain(self, *, after: int = -1, limit: int = 1000) -> tuple[Verification, int | None]:
+        """Check a part of the chain: up to `limit` entries after one that was checked before, from the genesis on.
+
+        The second value is the `after` of the next part, or None at the end.
+        """
+        integer("after", after, -1, _LAST)
+        integer("limit", limit, 1, _LAST)
+        self._catalog.require_open()
+        return self._checker.walk(after, limit)
+
     def anchor(self) -> Anchor:
         """The place and hash of the newest receipt. Publish it, and a chain that is cut or replaced later shows."""
         return Anchor.of(self.receipts(all_kinds=True)[-1])
@@ -379,13 +442,24 @@ class Database:
         vectors: npt.ArrayLike | None = None,
         key: KeyLike | None = None,
         anchor: Anchor | str | None = None,
+        quick: bool = False,
     ) -> Verification:
         """Check a receipt against the folder as it is now: signature, chain, and each collection that it is about.
 
         With the forgotten ids, subject or vectors in hand, also that the receipt is about them, and that no file holds
         them. `key` is the public key that you trust, `anchor` what was published of the chain.
+
+        That reads every record. With `quick` nothing but the signature, the place in the chain and the subject are
+        checked, however many records there are.
         """
         given = read_receipt(receipt)
+        if boolean("quick", quick):
+            if ids is not None or vectors is not None or key is not None or anchor is not None:
+                raise ParameterError("quick: expected no ids, vectors, key or anchor beside it, got one of them")
+            if subject is not None:
+                check_text(subject, "subject")
+            self._catalog.require_open()
+            return self._checker.verify_quickly(given, subject)
         trusted = None if key is None else read_public_key(key)
         line = anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.parse(anchor)
         wanted = [] if ids is None else check_ids(ids)[0]

@@ -16,7 +16,7 @@ from .._store.erasing import SAMPLE
 from .._store.forgetting import Request as StoreRequest
 from .._store.ids import Id
 from .._store.selecting import Selection
-from ..errors import ErasureIncompleteError, FileError, LethevecError, UnknownIdError
+from ..errors import ErasureIncompleteError, FileError, IncompleteWriteError, LethevecError, UnknownIdError
 from .catalog import Catalog, Entry
 from .making import Maker
 from .requests import Request, Requests
@@ -43,32 +43,46 @@ class FolderEraser:
 
     # --- New ones ----------------------------------------------------------------------------------------------------
 
-    def forget(self, subject: str, timeout: float, *, block: bool, ignore_unknown: bool, search_all: bool) -> Receipt:
+    def forget(
+        self,
+        subject: str,
+        timeout: float,
+        *,
+        block: bool,
+        ignore_unknown: bool,
+        search_all: bool,
+        elsewhere: list[dict[str, Any]] | None = None,
+    ) -> Receipt:
         """Every record of a subject, with one receipt; `block` keeps them out from the moment of the request."""
         self._rights.may_change([subject])
         self._try_complete()
-        entries = [entry for entry in self._catalog.entries() if self._maker.open(entry).count(subject=subject)]
+        entries = [entry for entry in self._catalog.entries() if self._maker.open(entry).held_of(subject)]
         if not entries and not ignore_unknown:
             raise UnknownIdError(f"subject: expected one that has records, got {subject!r}, which has none")
         audit = self._chain.keys.audit
         head = _head(audit, "subject", audit.tag_subject(subject))
-        with self._catalog.transaction():
-            blocks = block and self._rights.note_block(subject)
-            head["asked"]["everywhere"] = True
-            if block:
-                head["asked"]["block"] = True
-            request = self._requests.begin("erasure", head, None)
+        head["asked"]["everywhere"] = True
+        if block:
+            head["asked"]["block"] = True
+        if elsewhere:
+            head["asked"]["elsewhere"] = elsewhere
+        new_block = False
+
+        def note_block() -> None:
+            nonlocal new_block
+            new_block = block and self._rights.note_block(subject)
+
+        def take_block_off() -> None:
+            if new_block:
+                self._rights.take_block_off(subject)
+
+        request = self._put_down("erasure", head, None, also=note_block)
         # As many records are searched for as after any other forget: so many in all, spread over the collections.
         sample = max(_LEAST, SAMPLE // max(1, len(entries)))
         wanted = StoreRequest(
             None, Selection(subject=subject), subject, ignore_unknown=True, search_all=search_all, sample=sample
         )
-        try:
-            self._begin(request, entries, lambda id: wanted)
-        except LethevecError:
-            if blocks and not self._requests.is_open(request.id):
-                self._rights.take_block_off(subject)
-            raise
+        self._begin(request, entries, lambda id: wanted, take_block_off)
         return self._finish(request, timeout)
 
     def expire(self, timeout: float, *, skip_held: bool) -> Receipt | None:
@@ -83,14 +97,14 @@ class FolderEraser:
         if not entries:
             return None
         head = _head(self._chain.keys.audit, "expiry", None)
-        request = self._requests.begin("expiry", head, [entry.id for entry in entries])
+        request = self._put_down("expiry", head, [entry.id for entry in entries])
         self._begin(request, entries, wanted.__getitem__)
         return self._finish(request, timeout)
 
     def forget_ids(self, by: str, ids: Mapping[str, list[Id]], timeout: float) -> Receipt:
         """Some records of some collections, with one receipt."""
         entries = [entry for entry in self._catalog.entries() if ids.get(entry.id)]
-        request = self._requests.begin("erasure", _head(self._chain.keys.audit, by, None), [e.id for e in entries])
+        request = self._put_down("erasure", _head(self._chain.keys.audit, by, None), [e.id for e in entries])
         wanted = {
             entry.id: StoreRequest(ids[entry.id], Selection(), None, ignore_unknown=True, search_all=False)
             for entry in entries
@@ -101,14 +115,39 @@ class FolderEraser:
     def drop(self, entry: Entry, timeout: float) -> Receipt:
         """A collection with everything in it."""
         self._try_complete()
-        request = self._requests.begin("drop", _head(self._chain.keys.audit, "drop", None), [entry.id])
+        request = self._put_down("drop", _head(self._chain.keys.audit, "drop", None), [entry.id])
         self._begin(request, [entry], lambda id: _EVERYTHING)
         receipt = self._finish(request, timeout)
         self._maker.remove_unready()
         return receipt
 
-    def _begin(self, request: Request, entries: Iterable[Entry], wanted: Callable[[str], StoreRequest]) -> None:
-        """The first half in each collection: delete and note. From the first note on it will be completed."""
+    def _put_down(
+        self,
+        kind: str,
+        head: dict[str, Any],
+        expected: Iterable[str] | None,
+        *,
+        also: Callable[[], None] | None = None,
+    ) -> Request:
+        """A new request. On a full disk, the space that is kept back is given up for it."""
+        try:
+            return self._requests.begin(kind, head, expected, also=also)
+        except IncompleteWriteError:
+            if not self._catalog.reserve.release():
+                raise
+            return self._requests.begin(kind, head, expected, also=also)
+
+    def _begin(
+        self,
+        request: Request,
+        entries: Iterable[Entry],
+        wanted: Callable[[str], StoreRequest],
+        undo: Callable[[], None] | None = None,
+    ) -> None:
+        """The first half in each collection: delete and note. From the first note on it will be completed.
+
+        If there is none, the request is dropped and what came with it undone.
+        """
         begun: list[str] = []
         try:
             for entry in entries:
@@ -118,7 +157,14 @@ class FolderEraser:
                 begun.append(entry.id)
         except LethevecError as error:
             if not begun:
-                self._requests.drop(request)
+                try:
+                    self._requests.drop(request, undo)
+                except FileError as other:
+                    raise ErasureIncompleteError(
+                        f"{self._catalog.folder}: the request is on record, and nothing is deleted yet ({error}; "
+                        f"{other}); it goes on at the next call or open, and no receipt was issued",
+                        len(self._requests.waiting()),
+                    ) from error
                 raise
             raise ErasureIncompleteError(
                 f"{self._catalog.folder}: {len(begun)} collections have deleted their records, and then {error}; it "
@@ -134,9 +180,12 @@ class FolderEraser:
         try:
             _together(lambda store: store.complete_erasures(timeout=timeout), stores)
             receipt = self._requests.try_sign(request) or self._requests.receipt_of(request)
-        except ErasureIncompleteError as error:
-            self._requests.set_expected(request, request.expected, keep=True)
+        except (ErasureIncompleteError, IncompleteWriteError) as error:
+            with suppress(FileError):  # a later process then looks for the notes
+                self._requests.set_expected(request, request.expected, keep=True)
             raise ErasureIncompleteError(str(error), len(self._requests.waiting())) from error
+        finally:
+            self._catalog.reserve.ensure()
         if receipt is None:
             raise ErasureIncompleteError(
                 f"{self._catalog.folder}: expected every collection to finish, got some that did not; it goes on at "
@@ -166,7 +215,10 @@ class FolderEraser:
         waiting = self._requests.waiting()
         for request in waiting:
             if not request.begun:
-                self._go_on(request)
+                try:
+                    self._go_on(request)
+                except IncompleteWriteError as error:
+                    raise ErasureIncompleteError(str(error), len(self._requests.waiting())) from error
             # A collection finishes all that it has to finish at once, so the next request may be signed by now.
             if self._requests.is_open(request.id):
                 self._finish(request, timeout)

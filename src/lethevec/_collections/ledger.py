@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt
 from .._store.chain import Chain
 from .._store.session import Session
-from ..errors import FormatError, UnsupportedError
+from ..errors import FileError, FormatError, UnsupportedError
 from .requests import Request, Requests
 
 __all__ = ["CollectionLedger"]
@@ -77,7 +77,12 @@ class CollectionLedger:
     def undo(self, mark: int) -> None:
         """The notes of those that were begun since did not come to be."""
         while len(self._own) > mark:
-            self._requests.drop(self._own.pop())
+            request = self._own.pop()
+            try:
+                self._requests.drop(request)
+            except FileError:  # whoever finishes what waits looks for its note, finds none and drops it
+                request.begun = False
+                raise
 
     def notes(self) -> dict[int, dict[str, Any]]:
         """All notes of erasures by number, signed or not."""
@@ -112,7 +117,8 @@ class CollectionLedger:
             receipt = self._requests.hand_in(draft["request"], self._id, part)
             if receipt is not None:
                 issued[number] = receipt
-        self.tidy()
+        with suppress(FileError):  # it is signed; the next one to look takes the notes off
+            self.tidy()
         return issued
 
     def tidy(self) -> None:

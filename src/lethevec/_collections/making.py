@@ -80,6 +80,7 @@ class Maker:
         retention: timedelta | None,
     ) -> Store:
         """A new collection: first its row, then its file, and only then it is ready. One that died is removed."""
+        self.remove_unready()  # one of this name could be left that could not be made
         id = self._catalog.new_id()
         seconds = None if retention is None else retention.total_seconds()
         self._catalog.write("INSERT INTO collections VALUES (?, ?, ?, 0)", id, name, seconds)
@@ -87,7 +88,8 @@ class Maker:
             store = self._open(id, dim, metric, index, encrypt, retention)
             self._catalog.write("UPDATE collections SET ready = 1 WHERE id = ?", id)
         except BaseException:
-            self.remove(id)
+            with suppress(IncompleteWriteError):  # the next one tries again
+                self.remove(id)
             raise
         return store
 

@@ -63,16 +63,27 @@ class Requests:
             return sorted(self._open.values(), key=lambda request: (request.head["asked_at"], request.id))
 
     def begin(
-        self, kind: str, head: Mapping[str, Any], expected: Iterable[str] | None, *, alone: bool = False
+        self,
+        kind: str,
+        head: Mapping[str, Any],
+        expected: Iterable[str] | None,
+        *,
+        alone: bool = False,
+        also: Callable[[], None] | None = None,
     ) -> Request:
-        """Put a new request down; `alone`: of one collection, whose note follows under the lock that it holds.
+        """Put a new request down, and do what is `also` to be done with it, or neither.
+
+        `alone`: of one collection, whose note follows under the lock that it holds.
 
         To this process such a request is begun at once: another thread that finishes what waits must wait for that
         lock, and not take the request for one that a dead process has left. A later process has to look for the note.
         """
         request = Request(self._catalog.new_id(), kind, dict(head), None if expected is None else set(expected))
-        with self._catalog.transaction():
-            self._catalog.write("INSERT INTO intents VALUES (?, ?, ?)", request.id, kind, request.draft())
+        with self._catalog.guard:
+            with self._catalog.transaction():
+                if also is not None:
+                    also()
+                self._catalog.write("INSERT INTO intents VALUES (?, ?, ?)", request.id, kind, request.draft())
             request.begun = alone
             self._open[request.id] = request
         return request
@@ -86,10 +97,13 @@ class Requests:
                     sql = "UPDATE intents SET draft = ? WHERE request = ?"
                     self._catalog.write(sql, request.draft(), request.id)
 
-    def drop(self, request: Request) -> None:
-        """Nothing came of it: no collection has deleted anything."""
-        with self._catalog.transaction():
-            self._catalog.write("DELETE FROM intents WHERE request = ?", request.id)
+    def drop(self, request: Request, also: Callable[[], None] | None = None) -> None:
+        """Nothing came of it: no collection has deleted anything. What is `also` to be done is done with it."""
+        with self._catalog.guard:
+            with self._catalog.transaction():
+                self._catalog.write("DELETE FROM intents WHERE request = ?", request.id)
+                if also is not None:
+                    also()
             self._open.pop(request.id, None)
 
     def is_open(self, id: str) -> bool:
@@ -109,7 +123,11 @@ class Requests:
             if request is None:
                 return None
             request.parts[collection] = dict(part)
-            return self.try_sign(request)
+            try:
+                return self.try_sign(request)
+            except BaseException:
+                del request.parts[collection]  # it is handed in again when this can be signed
+                raise
 
     def try_sign(self, request: Request) -> Receipt | None:
         """Sign if all parts are in."""

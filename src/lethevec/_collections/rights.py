@@ -148,7 +148,7 @@ class Rights:
         """The entries of the chain that are about a subject, by its tag."""
         tags = dict(self._tags(subject, self._chain.keys.audit_keys))
         found = []
-        for receipt in self._chain.receipts():
+        for receipt in self._chain.holding(list(tags.values())):
             fields = receipt.fields
             about = fields["asked"]["subject"] if receipt.erases else fields.get("subject")
             if about is not None and tags.get(fields["audit_key"]) == about:

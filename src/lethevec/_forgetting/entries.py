@@ -12,6 +12,8 @@
 | `block`, `unblock` | nothing may be written for a subject; it may again | `block`, `unblock` |
 | `rename` | a collection has another name | `rename` |
 
+An erasure may repeat what its caller said of copies outside the store, in `asked.elsewhere` (see `elsewhere`).
+
 The four kinds of erasures have one body. It says what was erased from one store, or, in the chain of a folder, has
 the same for each of its `collections`. An erasure that also blocks its subject says so in `asked`.
 
@@ -33,6 +35,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import ReceiptError
+from .elsewhere import MOST_PLACES, PLACE
 
 __all__ = ["ERASURES", "FORMAT", "KINDS", "check_entry"]
 
@@ -162,6 +165,15 @@ def _object(wanted: Mapping[str, _Shape], optional: Mapping[str, _Shape] | None 
     return check
 
 
+def _elsewhere(value: Any, where: str) -> None:
+    """Places outside the store, each once and by name; see `elsewhere`."""
+    _list_of(_object({"place": _place, "erased": _maybe(_count)}))(value, where)
+    places = [one["place"] for one in value]
+    if not 0 < len(places) <= MOST_PLACES or places != sorted(set(places)):
+        _refuse(where, f"1 to {MOST_PLACES} places, each once, sorted", places)
+
+
+_place = _matching(PLACE.pattern, "a name of small letters, digits and hyphens")
 _tag = _matching("[0-9a-f]{32}", "a tag of 32 hexadecimal digits")
 _identity = _matching("[0-9a-f]{32}", "an id of 32 hexadecimal digits")
 _key_id = _matching("[0-9a-f]{16}", "a key's id of 16 hexadecimal digits")
@@ -202,7 +214,7 @@ _ASKED = _object(
         "missing": _tags,
     },
     # `everywhere`: of all collections of a folder, not only of those that had something.
-    {"where": _tag, "block": _exactly(True), "everywhere": _exactly(True)},
+    {"where": _tag, "block": _exactly(True), "everywhere": _exactly(True), "elsewhere": _elsewhere},
 )
 _ERASURE: dict[str, _Shape] = {"asked_at": _time, "asked": _ASKED, "audit_key": _key_id}
 _OF_STORE: dict[str, _Shape] = {**_ERASURE, **_PART}

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,8 @@ class KeyRing:
             os.replace(temporary, path)
             sync_folder(path.parent)
         except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
             raise IncompleteWriteError(f"{path}: the key file could not be written: {error}") from error
 
     @classmethod

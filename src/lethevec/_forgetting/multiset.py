@@ -52,6 +52,11 @@ class MultisetHash:
         self._lanes -= lanes
         self.count -= count
 
+    def merge(self, other: MultisetHash) -> None:
+        """Add all records of another sum. They must be other records: the hash cannot tell."""
+        self._lanes += other._lanes
+        self.count += other.count
+
     def digest(self) -> str:
         """The digest of configuration and records, 64 hexadecimal digits."""
         return digest_of_state(self.configuration, self.to_bytes())

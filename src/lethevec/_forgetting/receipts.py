@@ -128,6 +128,12 @@ class Receipt:
         """Whether it says that something was erased."""
         return self.kind in ERASURES
 
+    @property
+    def elsewhere(self) -> dict[str, int | None]:
+        """What the caller of the erasure said of copies outside the store: entries erased in each place, or None."""
+        stated = self._fields.get("asked", {}).get("elsewhere", [])
+        return {one["place"]: one["erased"] for one in stated}
+
     def parts(self) -> list[Part]:
         """What was erased: one part for a store, one for each collection of a folder, none for other kinds."""
         if not self.erases:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -177,7 +177,7 @@ def vector_needles(vector: npt.NDArray[np.float32], label: str = "vector", *, ow
     without spaces, base64 in its three alignments, and hexadecimal.
     """
     flat = np.ascontiguousarray(vector, dtype=np.float32).ravel()
-    raw = flat.astype("<f4").tobytes()
+    raw = flat.astype("<f4", copy=False).tobytes()
     needles = [Needle(f"{label} float32 LE", raw)]
     if own_only:
         return needles
@@ -273,12 +273,12 @@ class _Inquiry:
         self._explained = explained
         where: dict[bytes, list[tuple[int, int]]] = defaultdict(list)  # of each window: needles, and offsets in them
         plain = 0
-        for number, needle in enumerate(self._needles):
-            for at, window in needle.windows():
-                if _is_plain(window, needle.text):
-                    plain += 1
-                else:
-                    where[window].append((number, at))
+        looked = [(number, *piece) for number, needle in enumerate(self._needles) for piece in needle.windows()]
+        for (number, at, window), varied in zip(looked, _are_varied([one[2] for one in looked]), strict=True):
+            if not varied and _is_plain(window, self._needles[number].text):
+                plain += 1
+            else:
+                where[window].append((number, at))
         self.table = PatternTable(list(where))
         self.report = Report(patterns=len(where), plain=plain)
         self._where = list(where.values())
@@ -324,6 +324,20 @@ def _is_plain(window: bytes, text: bool) -> bool:
     if distinct > _MIN_OTHERS:  # each of the others is there at least once: nearly every window ends here
         return False
     return len(window) - max(map(window.count, set(window))) < _MIN_OTHERS
+
+
+def _are_varied(windows: Sequence[bytes]) -> list[bool]:
+    """Of which windows it can be told at once that they are not plain; there are thousands of them after a forget."""
+    varied = np.zeros(len(windows), dtype=np.bool_)
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for place, window in enumerate(windows):
+        by_size[len(window)].append(place)
+    for size, places in by_size.items():
+        if size >= _MIN_TEXT:
+            rows = np.frombuffer(b"".join([windows[place] for place in places]), dtype=np.uint8).reshape(-1, size)
+            ordered = np.sort(rows, axis=1)
+            varied[places] = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= _MIN_OTHERS
+    return varied.tolist()
 
 
 def _base64_needles(label: str, raw: bytes) -> list[Needle]:

@@ -19,7 +19,16 @@ from .keys import key_id, verify_signature
 from .receipts import GENESIS_PREVIOUS, Receipt
 from .trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 
-__all__ = ["Check", "Verification", "chain_keys", "check_trust", "verify", "verify_chain", "verify_receipt"]
+__all__ = [
+    "ChainWalk",
+    "Check",
+    "Verification",
+    "chain_keys",
+    "check_trust",
+    "verify",
+    "verify_chain",
+    "verify_receipt",
+]
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,11 @@ def _explain(report: Verification, receipt: Receipt) -> None:
             "the statement is true: that takes the store (`verify` on it), or an auditor whom you trust",
             "it is about a certain person or id: that takes the audit key, which turns them into the tags in it",
         ]
+        for place, erased in receipt.elsewhere.items():
+            if erased is None:
+                report.leaves_open.append(f"anything was erased in {place}: the caller stated that it was not")
+            else:
+                report.leaves_open.append(f"{erased:,} entries were erased in {place}: the caller stated it")
     report.leaves_open += [
         "the entry is still in the chain: that takes the chain (`verify_chain`), best with an anchor",
         "the date is right: the signer's clock gave it",
@@ -204,36 +218,57 @@ def _chain_problem(chain: Sequence[Receipt]) -> str | None:
     """Where the chain first breaks, or None."""
     if not chain:
         return "expected the chain to begin with its genesis, got no receipts"
-    if chain[0].kind != "genesis":
-        return f"expected the chain to begin with its genesis, got a receipt of kind {chain[0].kind}"
-    current = chain[0].public_key
-    assert current is not None  # the form of a genesis has one
-    previous = GENESIS_PREVIOUS
+    walk = ChainWalk()
     with Progress(len(chain), "checking", unit="receipts") as progress:
-        for place, receipt in enumerate(chain):
+        for receipt in chain:
             progress.advance()
-            where = f"receipt {place}"
-            if receipt.sequence > place:
-                return (
-                    f"{where}: expected sequence {place}, got {receipt.sequence}: {_missing(place, receipt.sequence)}"
-                )
-            if receipt.sequence < place:
-                return f"{where}: expected sequence {place}, got {receipt.sequence}: twice, or out of order"
-            if place and receipt.kind == "genesis":
-                return f"{where}: expected no second genesis"
-            if receipt["store"] != chain[0]["store"]:
-                return f"{where}: expected store {chain[0]['store']}, got {receipt['store']}"
-            if receipt["previous"] != previous:
-                return f"{where}: expected it to follow {previous[:16]}, got {receipt['previous'][:16]}"
-            if receipt["signing_key"] != key_id(current):
-                return f"{where}: expected a signature by {key_id(current)}, got {receipt['signing_key']}"
-            if not verify_signature(current, receipt.signature, receipt.signed_bytes()):
-                return f"{where}: the signature is not that of its content"
-            if receipt.kind == "rotation":
-                current = receipt.public_key
-                assert current is not None
-            previous = receipt.hash()
+            problem = walk.problem(receipt)
+            if problem is not None:
+                return problem
     return None
+
+
+class ChainWalk:
+    """Checks a chain entry by entry: order, links, one store, each signature by the key then in force.
+
+    It begins before the genesis, or after an entry that was checked before, with the one that introduced the key then
+    in force: so a long chain can be checked in parts.
+    """
+
+    def __init__(self, last: Receipt | None = None, introducing: Receipt | None = None) -> None:
+        """`last` is the entry before the next one to come."""
+        self._place = 0 if last is None else last.sequence + 1
+        self._store = None if last is None else last["store"]
+        self._previous = GENESIS_PREVIOUS if last is None else last.hash()
+        self._key = None if introducing is None else introducing.public_key
+
+    def problem(self, receipt: Receipt) -> str | None:
+        """What is wrong with the next entry, or None."""
+        place = self._place
+        where = f"receipt {place}"
+        if not place and receipt.kind != "genesis":
+            return f"expected the chain to begin with its genesis, got a receipt of kind {receipt.kind}"
+        if receipt.sequence > place:
+            return f"{where}: expected sequence {place}, got {receipt.sequence}: {_missing(place, receipt.sequence)}"
+        if receipt.sequence < place:
+            return f"{where}: expected sequence {place}, got {receipt.sequence}: twice, or out of order"
+        if not place:
+            self._key, self._store = receipt.public_key, receipt["store"]
+        elif receipt.kind == "genesis":
+            return f"{where}: expected no second genesis"
+        assert self._key is not None  # the form of a genesis has one
+        if receipt["store"] != self._store:
+            return f"{where}: expected store {self._store}, got {receipt['store']}"
+        if receipt["previous"] != self._previous:
+            return f"{where}: expected it to follow {self._previous[:16]}, got {receipt['previous'][:16]}"
+        if receipt["signing_key"] != key_id(self._key):
+            return f"{where}: expected a signature by {key_id(self._key)}, got {receipt['signing_key']}"
+        if not verify_signature(self._key, receipt.signature, receipt.signed_bytes()):
+            return f"{where}: the signature is not that of its content"
+        if receipt.kind == "rotation":
+            self._key = receipt.public_key
+        self._place, self._previous = place + 1, receipt.hash()
+        return None
 
 
 def _missing(first: int, then: int) -> str:

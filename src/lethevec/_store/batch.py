@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,9 @@ __all__ = ["Batch", "Stored", "as_arrays", "check_payloads", "check_subjects", "
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Stored(NamedTuple):
@@ -48,12 +51,21 @@ class Stored(NamedTuple):
     def record(self) -> Record:
         """As callers see it."""
         vector = None if self.vector is None else np.frombuffer(self.vector, dtype="<f4").astype(np.float32)
-        expires = None if self.expires is None else datetime.fromtimestamp(self.expires / 1000, timezone.utc)
-        return Record(self.id, vector, self.subject, read_payload(self.payload), expires)
+        return Record(self.id, vector, self.subject, read_payload(self.payload), _moment(self.expires))
 
     def columns(self) -> tuple[Any, ...]:
         """The values of its row in the table `records`."""
         return (*self[:5], self.expires)
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    """A time as callers see it, exact to the millisecond however far away it is."""
+    if milliseconds is None:
+        return None
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except (OverflowError, TypeError):
+        raise FormatError(f"records: expected times in milliseconds, got {milliseconds!r:.40}: damaged") from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from .._forgetting.keys import KeyRing, key_id
 from .._forgetting.receipts import GENESIS_PREVIOUS, Receipt
-from ..errors import FormatError, KeysError, ReceiptError
+from ..errors import FormatError, IncompleteWriteError, KeysError, ReceiptError
 from .connection import translated
 from .forking import ProcessLock
 
@@ -103,9 +103,38 @@ class Chain:
 
     def receipts(self) -> list[Receipt]:
         """Every receipt from the genesis on."""
+        return self._read("SELECT receipt FROM receipts ORDER BY sequence")
+
+    def page(self, after: int, limit: int) -> list[Receipt]:
+        """Up to `limit` receipts that follow a place in the chain, oldest first."""
+        sql = "SELECT receipt FROM receipts WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        return self._read(sql, after, limit)
+
+    def page_back(self, before: int, limit: int) -> list[Receipt]:
+        """Up to `limit` receipts that precede a place in the chain, newest first."""
+        sql = "SELECT receipt FROM receipts WHERE sequence < ? ORDER BY sequence DESC LIMIT ?"
+        return self._read(sql, before, limit)
+
+    def introducing(self, sequence: int) -> Receipt | None:
+        """The genesis or rotation whose key was in force when the entry of this number was signed."""
+        sql = (
+            "SELECT receipt FROM receipts WHERE sequence < ? AND instr(receipt, '\"public_key\":') "
+            "ORDER BY sequence DESC LIMIT 1"
+        )
+        found = self._read(sql, max(1, sequence))  # a genesis is signed with the key that it introduces
+        return found[0] if found else None
+
+    def holding(self, tags: Sequence[str]) -> list[Receipt]:
+        """The receipts in which one of these tags stands, oldest first; the others are not even read."""
+        if not tags:
+            return []
+        conditions = " OR ".join(["instr(receipt, ?)"] * len(tags))
+        return self._read(f"SELECT receipt FROM receipts WHERE {conditions} ORDER BY sequence", *tags)
+
+    def _read(self, sql: str, *parameters: int | str) -> list[Receipt]:
         database = self._database
         with database.guard, translated(database.path):
-            rows = database.connection.execute("SELECT receipt FROM receipts ORDER BY sequence").fetchall()
+            rows = database.connection.execute(sql, parameters).fetchall()
         try:
             return [Receipt.from_json(text) for (text,) in rows]
         except (ReceiptError, TypeError) as error:
@@ -142,8 +171,14 @@ class Chain:
                 receipt = self.append("rotation", {"public_key": _base64(new.public), "reason": reason})
         finally:
             old.successor = None
-        new.save(self._keys_path)
-        self._keys = new
+        self._keys = new  # from here on nothing that the old key signs is valid
+        try:
+            new.save(self._keys_path)
+        except IncompleteWriteError as error:
+            raise IncompleteWriteError(
+                f"{error}; the new keys are in use and the chain has the change, but the file holds the old ones as "
+                "well; the next writer that opens it takes them out"
+            ) from error
         return receipt
 
 

@@ -191,6 +191,7 @@ class Changes:
             self._mirror.entered([record.number for record in new])
         self._codes.follow_gain()
         self._codes.put([record.slot for record in whole], vectors, numbers)
+        vectors.fill(0)  # a copy
 
     def _remove(self, state: State, records: Sequence[Stored]) -> None:
         self._rules.may_change(record.subject for record in records)

@@ -7,9 +7,18 @@ from typing import Any
 from .._index import Config, Index
 from .._index.config import parse_config
 from .._index.sources import default_key, key_of
-from ..errors import FormatError, ParameterError
+from ..errors import FormatError, InputError, ParameterError
 
-__all__ = ["draws_key", "new_configuration", "read_configuration"]
+__all__ = ["draws_key", "index_options", "new_configuration", "read_configuration"]
+
+
+def index_options(options: object, optimize: str | None) -> dict[str, Any] | None:
+    """The options of a new store's index as they were given; `optimize` is for the source "auto"."""
+    if options is not None and not isinstance(options, dict):
+        raise InputError(f"index: expected a dict of options, got {type(options).__name__}")
+    if optimize is None:
+        return options
+    return {"source": "auto", **(options or {}), "optimize": optimize}
 
 
 def new_configuration(dim: int | None, metric: str | None, options: dict[str, Any] | None) -> Config:
@@ -19,8 +28,7 @@ def new_configuration(dim: int | None, metric: str | None, options: dict[str, An
     """
     if dim is None:
         raise ParameterError("dim: expected the number of dimensions to create a new store, got None")
-    # Filing a million records in cells takes far longer than reading them, and a store must open in seconds.
-    return Index(dim, "cosine" if metric is None else metric, **{"source": "scan", **(options or {})}).config
+    return Index(dim, "cosine" if metric is None else metric, **(options or {})).config
 
 
 def read_configuration(text: str, path: object) -> Config:

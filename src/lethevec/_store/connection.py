@@ -13,16 +13,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
 from ..errors import FileError, FormatError, IncompleteWriteError, StoreLockedError, UnsupportedError
 
-__all__ = ["connect", "pragma", "translated", "use_wal"]
+__all__ = ["connect", "let_go_of_values", "pragma", "translated", "use_wal"]
 
+_STATEMENTS = 100  # that a connection keeps ready
 _MIN_SQLITE = (3, 35, 0)
 
 # setting, value to write, value to read back
@@ -48,6 +48,7 @@ def connect(path: Path, mode: str, *, timeout: float = 5.0) -> sqlite3.Connectio
             isolation_level=None,
             check_same_thread=False,
             timeout=timeout,
+            cached_statements=_STATEMENTS,
         )
         try:
             for name, value, expected in _SETTINGS:
@@ -80,16 +81,39 @@ def pragma(connection: sqlite3.Connection, text: str) -> Any:
     return None if row is None else row[0]
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, with the path in front."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translate(path, error) from error
-    except UnicodeDecodeError as error:
-        # Python decodes SQLite's messages, which may quote a damaged schema.
-        raise FormatError(f"{path}: expected a whole lethevec store, got a damaged file ({error})") from error
+def let_go_of_values(connection: sqlite3.Connection) -> None:
+    """Drop the statements that a connection keeps ready: each holds the values that it was last given.
+
+    Python has no call for it, but keeps so many of them and no more. What SQLite frees with them is overwritten where
+    the process runs with what the server runs with.
+    """
+    for place in range(_STATEMENTS):
+        connection.execute(f"SELECT {place}").fetchone()
+
+
+class translated:  # noqa: N801 (used like a function)
+    """Turn SQLite's errors into ours, with the path in front. Every read passes here: a generator would take longer."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        """The path that errors name."""
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raise ours from theirs."""
+        if error is None:
+            return
+        if isinstance(error, sqlite3.Error):
+            raise _translate(self._path, error) from error
+        if isinstance(error, UnicodeDecodeError):
+            # Python decodes SQLite's messages, which may quote a damaged schema.
+            raise FormatError(f"{self._path}: expected a whole lethevec store, got a damaged file ({error})") from error
 
 
 def _translate(path: Path, error: sqlite3.Error) -> FileError:

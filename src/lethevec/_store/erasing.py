@@ -27,13 +27,15 @@ from .._forgetting.residue import (
     text_needles,
     vector_needles,
 )
+from .._forgetting.small_arrays import wipe_small_arrays
 from ..errors import ErasureIncompleteError, FileError
 from .batch import Stored
 from .checkpoint import BusyError
 from .codes import Codes, code_columns
-from .connection import translated
+from .connection import let_go_of_values, translated
 from .copying import remove_unfinished
 from .files import FileSource, RawFile
+from .image import Image, image_columns
 from .ledger import Ledger
 from .pages import owner
 from .session import Session
@@ -66,6 +68,10 @@ class Traces:
                     self._note(text_needles(record.payload, "payload"))
                 self._note(tables.traces(record))
                 self._note(codes.traces(record))
+
+    def take_image(self, image: Image) -> None:
+        """Note the bytes of an image that is about to go."""
+        self._note(image.traces())
 
     def _note(self, needles: list[Needle]) -> None:
         for needle in needles:
@@ -121,6 +127,7 @@ class Eraser:
         self._traces: dict[int, Traces] = {}
         self._whole_files: set[int] = set()
         self._tried = True  # whether something waits that was tried before, perhaps by an earlier process
+        self._nothing_at = -1  # the version of the store at which nothing waited
         session.participants.append(self)
 
     def remember(self, number: int, traces: Traces, *, whole_files: bool) -> None:
@@ -149,6 +156,7 @@ class Eraser:
             waiting = self._ledger.waiting_count()
             if not waiting:
                 self._tried = False
+                self._nothing_at = session.state.version
                 return {}
             # Its pages may be in the file by now, and the log no longer name them: then look at all.
             session.checkpointer.everything |= self._tried
@@ -167,14 +175,16 @@ class Eraser:
                     "the way free, and no receipt was issued",
                     waiting,
                 ) from error
+            let_go_of_values(session.connection)
+            wipe_small_arrays()
         self._tried = False
         for number in issued:
             self._drop(number)
         return issued
 
     def try_complete(self) -> None:
-        """Finish what waits if that is possible without waiting."""
-        if self._session.in_transaction:
+        """Finish what waits if that is possible without waiting. Every search asks: an erasure makes a new version."""
+        if self._session.in_transaction or self._session.state.version == self._nothing_at:
             return
         with suppress(ErasureIncompleteError):
             self.complete(0.0)
@@ -228,7 +238,7 @@ def living(session: Session) -> Callable[[Finding], bool]:
     vectors with many zeros would else be found where there is nothing of them.
     """
     size = session.page_size
-    columns = (*code_columns(session.connection), *session.tables.living)
+    columns = (*code_columns(session.connection), *image_columns(session.connection), *session.tables.living)
 
     def explained(finding: Finding) -> bool:
         if finding.source == session.path.name:

@@ -46,9 +46,12 @@ def write_npy(file: IO[bytes], records: Iterator[Record], count: int, dim: int) 
 
 
 def write_npz(file: IO[bytes], records: Iterator[Record], count: int, dim: int) -> None:
-    """Arrays `vectors` and `ids`; and where some record has one, `subjects` and `payloads` (JSON), "" for none."""
+    """Arrays `vectors` and `ids`; and where some record has one, `subjects`, `payloads` (JSON) and `expires`, "" for
+    none. Where some record has no vector, `bare` is 1 for those, and zeros take the place of the vector."""
     ids: list[int | str] = []
-    texts: dict[str, list[str]] = {"subjects": [], "payloads": []}
+    texts: dict[str, list[str]] = {"subjects": [], "payloads": [], "expires": []}
+    bare: list[bool] = []
+    zeros = np.zeros(dim, dtype=np.float32)
 
     def noted() -> Iterator[Record]:
         for record in records:
@@ -56,12 +59,16 @@ def write_npz(file: IO[bytes], records: Iterator[Record], count: int, dim: int) 
             texts["subjects"].append(record.subject or "")
             payload = record.payload
             texts["payloads"].append("" if payload is None else json.dumps(payload, ensure_ascii=False))
-            yield record
+            texts["expires"].append("" if record.expires is None else record.expires.isoformat())
+            bare.append(record.vector is None)
+            yield record if record.vector is not None else Record(record.id, zeros)
 
     with zipfile.ZipFile(file, "w") as archive:
         with archive.open(_member("vectors", zipfile.ZIP_STORED), "w", force_zip64=True) as member:
             write_npy(member, noted(), count, dim)
         _write_array(archive, "ids", _ids(ids))
+        if any(bare):
+            _write_array(archive, "bare", np.array(bare, dtype=np.uint8))
         for name, values in texts.items():
             if any(values):
                 _write_array(archive, name, _texts(name, values))

@@ -96,7 +96,7 @@ def _write(file: IO[bytes], suffix: str, records: Iterator[Record], count: int, 
 
 
 def arrow_table(store: Store, where: Mapping[str, Any] | None, subject: str | None) -> Any:
-    """An Arrow table of the records: id, subject, payload (JSON) and vector."""
+    """An Arrow table of the records: id, subject, payload (JSON), expires and vector."""
     pa, _ = _pyarrow("an Arrow table")
     records = _records(store, where, subject)
     part = list(islice(records, _PART))
@@ -123,7 +123,13 @@ def _schema(pa: Any, first: Record | None, dim: int) -> Any:
     """The payload is JSON in a text: objects of different shapes have no common column type."""
     kind = pa.string() if first is not None and isinstance(first.id, str) else pa.int64()
     return pa.schema(
-        [("id", kind), ("subject", pa.string()), ("payload", pa.string()), ("vector", pa.list_(pa.float32(), dim))]
+        [
+            ("id", kind),
+            ("subject", pa.string()),
+            ("payload", pa.string()),
+            ("expires", pa.timestamp("ms", tz="UTC")),
+            ("vector", pa.list_(pa.float32(), dim)),
+        ]
     )
 
 
@@ -136,6 +142,8 @@ def _write_jsonl(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
     numbers = _numbers(dim)
     for record in records:
         fields = {"id": record.id, "subject": record.subject, "payload": record.payload}
+        if record.expires is not None:
+            fields["expires"] = record.expires.isoformat()
         head = json.dumps(fields, ensure_ascii=False)[:-1]
         file.write(f'{head}, "vector": {_text(numbers, record) or "null"}}}\n'.encode())
 
@@ -146,15 +154,20 @@ def _write_csv(file: IO[bytes], records: Iterable[Record], dim: int) -> None:
     numbers = _numbers(dim)
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "subject", "payload", "vector"])
+    writer.writerow(["id", "subject", "payload", "expires", "vector"])
     for record in _of_one_kind(records):
         payload = "" if record.payload is None else json.dumps(record.payload, ensure_ascii=False)
-        writer.writerow([record.id, record.subject or "", payload, _text(numbers, record)])
+        expires = "" if record.expires is None else record.expires.isoformat()
+        writer.writerow([record.id, record.subject or "", payload, expires, _text(numbers, record)])
     text.detach()
 
 
 def _text(numbers: str, record: Record) -> str:
-    return "" if record.vector is None else numbers % tuple(record.vector.tolist())
+    if record.vector is None:
+        return ""
+    text = numbers % tuple(record.vector.tolist())
+    # JSON's -0 is a whole number, which has no sign when it is zero.
+    return text if (record.vector != 0).all() else text.replace("-0,", "-0.0,").replace("-0]", "-0.0]")
 
 
 def _of_one_kind(records: Iterable[Record]) -> Iterator[Record]:
@@ -195,6 +208,7 @@ def _arrow_batch(pa: Any, part: list[Record], schema: Any, dim: int, name: str) 
         pa.array([record.id for record in part], type=schema.field("id").type),
         pa.array([record.subject for record in part], type=pa.string()),
         pa.array(payloads, type=pa.string()),
+        pa.array([record.expires for record in part], type=schema.field("expires").type),
         pa.FixedSizeListArray.from_arrays(flat, dim, mask=pa.array(bare) if bare.any() else None),
     ]
     return pa.record_batch(columns, schema=schema)

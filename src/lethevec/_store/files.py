@@ -146,6 +146,11 @@ class RawFile:
                 del _entries[self._key]
 
     @property
+    def descriptor(self) -> int:
+        """For the native core, to read from; it stays open as long as this does."""
+        return self._descriptor
+
+    @property
     def size(self) -> int:
         """Its length in bytes."""
         return os.fstat(self._descriptor).st_size

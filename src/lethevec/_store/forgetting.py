@@ -13,6 +13,7 @@ from .changes import Changes, Note
 from .codes import Codes
 from .erasing import SAMPLE, Eraser, Traces, sample_step
 from .ids import Id, order_of
+from .image import Image
 from .ledger import Ledger
 from .lookup import ids_in, known_slots, locate
 from .reserve import Reserve
@@ -35,6 +36,7 @@ class Request:
     kind: str = "erasure"
     sample: int = SAMPLE  # records whose bytes are searched for
     by: str | None = None  # why, if that is neither ids, a subject nor a condition
+    elsewhere: list[dict[str, Any]] | None = None  # what the caller says of copies outside the store
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Forgetter:
         session: Session,
         changes: Changes,
         codes: Codes,
+        image: Image,
         selector: Selector,
         ledger: Ledger,
         eraser: Eraser,
@@ -87,6 +90,7 @@ class Forgetter:
         self._session = session
         self._changes = changes
         self._codes = codes
+        self._image = image
         self._selector = selector
         self._ledger = ledger
         self._eraser = eraser
@@ -155,11 +159,13 @@ class Forgetter:
         audit, subject = self._ledger.keys.audit, request.subject
         with self._session.transaction():
             slots, missing = self._wanted(request)
-            asked = {
+            asked: dict[str, Any] = {
                 "by": request.by or _reason(request),
                 "subject": None if subject is None else audit.tag_subject(subject),
                 "missing": sorted(audit.tag_id(id) for id in missing),
             }
+            if request.elsewhere:
+                asked["elsewhere"] = request.elsewhere
             return self._erase(
                 lambda note: self._changes.delete(slots, note),
                 len(slots),
@@ -190,6 +196,7 @@ class Forgetter:
         step = sample_step(records, sample)
         with session.transaction():
             before = session.state.digest.digest()
+            traces.take_image(self._image)
 
             def note(records: Sequence[Stored]) -> None:
                 nonlocal count

@@ -49,7 +49,7 @@ class ProcessLock:
 
     def __enter__(self) -> None:
         # First: a thread of the parent may have held it when the process was forked.
-        if self.inherited:
+        if os.getpid() != self._process:
             raise ForkError(
                 f"expected a call in process {self._process}, which opened this store, got one in process "
                 f"{os.getpid()}, which was forked from it; open the store again in this process"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from .._durable import open_regular
@@ -37,15 +38,18 @@ class WriterLock:
                 f"{path}: expected to be the only writer, got a store that process {owner} writes to "
                 f"(this is process {os.getpid()}); open it with read_only=True, or wait until it is closed"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        # For the error message alone: on a full disk there is none.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         self._descriptor: int | None = descriptor
         watch_lock(self)
 
     def release(self) -> None:
         """Let the next writer in."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 

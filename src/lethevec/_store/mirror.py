@@ -19,12 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from .._forgetting.multiset import MultisetHash
+from .._forgetting.small_arrays import wipe_small_arrays
 from .._index import Index
+from .._index.loading import Loading
 from .._progress import Progress
 from ..errors import FormatError, IdError, InputError, KeysError
 from .batch import Stored, as_arrays
 from .codes import Codes
-from .connection import translated
+from .connection import let_go_of_values, translated
+from .image import Image
+from .loading import Loader
 from .lookup import in_parts, marks
 from .retention import Retention
 from .schema import State, read_state
@@ -47,7 +51,14 @@ class Mirror:
     """The index, and for readers the slot and number of every record, by ascending slot."""
 
     def __init__(
-        self, session: Session, index: Index, codes: Codes, retention: Retention, *, drop_unreadable: bool
+        self,
+        session: Session,
+        index: Index,
+        codes: Codes,
+        image: Image,
+        retention: Retention,
+        *,
+        drop_unreadable: bool,
     ) -> None:
         """An empty mirror: `refresh` loads it."""
         self.index = index
@@ -58,6 +69,8 @@ class Mirror:
         self._retention = retention
         self._session = session
         self._codes = codes
+        self._image = image
+        self._loader: Loader | None = None  # while everything is read for the first time
         self._tables = session.tables
         self._path = session.path
         self._drop_unreadable = drop_unreadable
@@ -77,7 +90,12 @@ class Mirror:
 
     def load(self) -> None:
         """Load everything; a writer then repairs the codes that are kept."""
-        self.refresh()
+        if self._codes.keeper is None and Loading.fits(self.index):
+            self._loader = Loader(self._session, self.index, self._image)
+        try:
+            self.refresh()
+        finally:
+            self._loader = None
         encoded, self._encoded = self._encoded, []
         self._codes.repair(encoded, len(self.index), moved=self._moved)
 
@@ -113,9 +131,7 @@ class Mirror:
         self.left(expired)
         new = [number for number in expired if number not in self.bare]
         if new:
-            known = [number for number in new if number in self.index]
-            if known:
-                self.index.forget(known)
+            self._forget_known(new)
             self.bare.update(new)
 
     def _take_up(self, expected: int) -> State:
@@ -141,6 +157,7 @@ class Mirror:
                             f"{self._path}: expected records that can be read, got some that cannot: damaged"
                         )
                     continue
+                self._file_loaded()
                 self._moved |= self._codes.gain_moved()
                 if present:
                     self._drop_missing(present, had)
@@ -155,6 +172,15 @@ class Mirror:
 
     def _read_new(self, progress: Progress) -> None:
         slots_read, numbers_read = [self._slots], [self._numbers]
+        for loaded in self._loader.from_pages() if self._loader is not None else ():
+            self.bare.difference_update(loaded.numbers.tolist() if self.bare else ())
+            self.bare.update(loaded.bare_numbers.tolist())
+            slots = np.concatenate([loaded.slots, loaded.bare_slots])
+            order = np.argsort(slots, kind="stable") if len(loaded.bare_slots) else slice(None)
+            slots_read.append(slots[order])
+            numbers_read.append(np.concatenate([loaded.numbers, loaded.bare_numbers])[order])
+            self._last_slot = loaded.last
+            progress.advance(len(slots))
         while part := self._tables.read_new(self._last_slot, _PART):
             if part.slots:
                 self._put(part.slots, part.numbers, part.vectors)
@@ -169,9 +195,7 @@ class Mirror:
         """Add records, or replace those that are there: a replaced record is read again under its new slot."""
         self.entered(numbers)
         bare = {number for number, vector in zip(numbers, vectors, strict=True) if vector == b""}
-        known = [number for number in bare if number in self.index]
-        if known:
-            self.index.forget(known)
+        self._forget_known(bare)
         self.bare.difference_update(numbers)
         self.bare |= bare
         whole = [place for place, vector in enumerate(vectors) if vector != b""]
@@ -183,6 +207,9 @@ class Mirror:
         if not len(made):
             return
         try:
+            if self._loader is not None:
+                self._loader.add(np.array(slots, dtype=np.int64), made, arrays)
+                return
             try:
                 encoded = self._codes.load(self.index, slots, made, arrays)
                 if not self._follows:
@@ -191,6 +218,22 @@ class Mirror:
                 self._replace(made, arrays)
         except InputError as error:  # it took them once, so the file has changed since
             raise FormatError(f"{self._path}: expected records that an index takes, got others: {error}") from error
+        finally:
+            arrays.fill(0)  # a copy, of records that may be forgotten
+
+    def _file_loaded(self) -> None:
+        """Everything was read for the first time: from here on the index can be used."""
+        if self._loader is None:
+            return
+        loader, self._loader = self._loader, None
+        loader.finish()
+        self._forget_known(self.bare)  # of those that lost their vectors while we read
+
+    def _forget_known(self, numbers: Iterable[int]) -> None:
+        """Forget those of these that the index has."""
+        known = [number for number in numbers if number in self.index]
+        if known:
+            self.index.forget(known)
 
     def _replace(self, numbers: I64, vectors: F32) -> None:
         """Add records, or replace the vectors of those that are there."""
@@ -217,6 +260,9 @@ class Mirror:
         new = self._numbers[np.searchsorted(self._slots, had, side="right") :]
         numbers = numbers[~np.isin(numbers, new)]
         self._leave(np.unique(numbers))
+        if len(gone):
+            let_go_of_values(self._tables.connection)
+            wipe_small_arrays()
 
     def _gone(self, bucket: int, present: I64) -> I64:
         """Where in our arrays the slots of a bucket stand that are no longer in it."""
@@ -259,9 +305,7 @@ class Mirror:
         self._touched += [numbers, np.array(bare, dtype=np.int64)]
         self.entered(numbers)
         self.entered(bare)
-        known = [number for number in bare if number in self.index]
-        if known:
-            self.index.forget(known)
+        self._forget_known(bare)
         if replacing:
             self._replace(numbers, vectors)
         elif len(numbers):
@@ -310,11 +354,10 @@ class Mirror:
             whole = [record for record in found if record.vector is not None]
             made, vectors = self.arrays(whole)
             gone = part[~np.isin(part, made)]
-            known = [number for number in gone.tolist() if number in self.index]
-            if known:
-                self.index.forget(known)
+            self._forget_known(gone.tolist())
             if len(made):
                 self._replace(made, vectors)
+            vectors.fill(0)
             self.bare.difference_update(part.tolist())
             self.bare.update(record.number for record in found if record.vector is None)
         self._torn = []

@@ -11,6 +11,7 @@ from .._forgetting.multiset import MultisetHash
 from .._forgetting.residue import Needle, Source
 from ..errors import FormatError
 from .batch import Stored
+from .image import has_image
 from .lookup import in_parts, marks
 from .tables import BUCKET, KEPT, LARGEST, Read, note_removals, require_ascending
 
@@ -33,6 +34,7 @@ class PlainTables:
         """Over the connection of an open store."""
         self.connection = connection
         self.path = path
+        self.has_image = has_image(connection)
 
     def insert(self, records: Sequence[Stored]) -> None:
         """Write records into their slots."""
@@ -41,6 +43,7 @@ class PlainTables:
     def delete(self, slots: Sequence[int], version: int) -> None:
         """Delete the records of these slots, and note for readers in which buckets they were."""
         note_removals(self.connection, slots, version)
+        self.drop_image()  # it knows of these records
         for table in ("records", "vectors"):
             self.connection.executemany(f"DELETE FROM {table} WHERE slot = ?", ((slot,) for slot in slots))
 
@@ -125,6 +128,19 @@ class PlainTables:
     def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
         """As they are."""
         return dict(found)
+
+    def wrap_image(self, image: bytes) -> bytes:
+        """As it is."""
+        return image
+
+    def unwrap_image(self, kept: bytes) -> bytes | None:
+        """As it is."""
+        return kept
+
+    def drop_image(self) -> None:
+        """Delete it."""
+        if self.has_image:
+            self.connection.execute("DELETE FROM main.image")
 
     def traces(self, record: Stored) -> list[Needle]:
         """Nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,27 +41,22 @@ class Reader:
 
     def get(self, ids: list[Id]) -> list[Record]:
         """The records with these ids, in this order; an unknown one is refused."""
-        session = self._session
-        with session.guard, translated(session.path):
-            for _ in range(_ATTEMPTS):
-                self._mirror.refresh()
-                slots = known_slots(session.connection, ids)
-                found = {record.slot: record.record() for record in session.tables.read_slots(slots)}
-                if len(found) == len(slots):
-                    return [found[slot] for slot in slots]
-                # Another process took a record between the two steps.
-        raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
+        return self.chosen(lambda: known_slots(self._session.connection, ids))
 
     def page(self, selection: Selection, after: Id | None, limit: int) -> list[Record]:
         """Up to `limit` records that a selection lets through, in the order of ids: those after one."""
+        return self.chosen(lambda: [slot for slot, _ in self._selector.page(selection, after, limit)])
+
+    def chosen(self, choose: Callable[[], list[int]]) -> list[Record]:
+        """The records of the slots that a function chooses, in its order."""
         session = self._session
         with session.guard, translated(session.path):
             for _ in range(_ATTEMPTS):
                 self._mirror.refresh()
-                wanted = [slot for slot, _ in self._selector.page(selection, after, limit)]
-                found = {record.slot: record.record() for record in session.tables.read_slots(wanted)}
-                if len(found) == len(wanted):
-                    return [found[slot] for slot in wanted]
+                slots = choose()
+                found = {record.slot: record.record() for record in session.tables.read_slots(slots)}
+                if len(found) == len(slots):
+                    return [found[slot] for slot in slots]
                 # Another process took a record between the two steps.
         raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
 
@@ -84,26 +79,49 @@ class Reader:
             self._mirror.refresh()
             return self._selector.count(selection)
 
-    def subjects(self) -> dict[str, int]:
-        """Every subject with the number of its records, by code point."""
-        sql = "SELECT subject, count(*) FROM alive WHERE subject IS NOT NULL GROUP BY subject ORDER BY subject"
+    def subjects(self, prefix: str, after: str | None, limit: int) -> dict[str, int]:
+        """Subjects that begin with a text, those after one, with the number of their records, by code point."""
+        sql = (
+            "SELECT subject, count(*) FROM alive WHERE subject IS NOT NULL AND subject >= ? AND subject > ? "
+            "AND substr(subject, 1, ?) = ? GROUP BY subject ORDER BY subject LIMIT ?"
+        )
+        given = (prefix, "" if after is None else after, len(prefix), prefix, limit)
         with self._session.guard, translated(self._session.path):
             self._mirror.refresh()
-            return dict(self._session.connection.execute(sql).fetchall())
+            return dict(self._session.connection.execute(sql, given).fetchall())
 
     def described(self, hits: Hits) -> Hits | None:
         """The index's answers with the caller's ids, subjects and payloads; None if a record is gone by now."""
-        numbers: npt.NDArray[Any] = hits.ids
-        found = np.isfinite(hits.distances)
-        wanted = np.unique(numbers[found]).tolist()
+        shape = hits.ids.shape
+        numbers: list[int] = hits.ids.ravel().tolist()
+        distances: list[float] = hits.distances.ravel().tolist()
+        found = numbers if _INF not in distances else [n for n, d in zip(numbers, distances, strict=True) if d != _INF]
+        wanted = sorted(set(found))
         self._session.require_open()
         known = describe(self._session.connection, wanted)
         if len(known) != len(wanted):
             self._mirror.refresh()
             return None
-        ids = np.full(numbers.shape, -1, dtype=object)
-        subjects, payloads = np.full(numbers.shape, None), np.full(numbers.shape, None)
-        for query, place in np.argwhere(found).tolist():
-            at = query, place
-            ids[at], subjects[at], payloads[at] = known[int(numbers[at])]
-        return Hits(ids, hits.distances, hits.work, subjects, payloads)
+        rows = (
+            [known[number] for number in numbers]
+            if found is numbers
+            else [known[n] if d != _INF else _NOTHING for n, d in zip(numbers, distances, strict=True)]
+        )
+        return Hits(
+            _objects([row[0] for row in rows], shape),
+            hits.distances,
+            hits.work,
+            _objects([row[1] for row in rows], shape),
+            _objects([row[2] for row in rows], shape),
+        )
+
+
+_INF = float("inf")
+_NOTHING = (-1, None, None)  # padding
+
+
+def _objects(values: list[Any], shape: tuple[int, ...]) -> npt.NDArray[np.object_]:
+    """An array of objects as they are: NumPy would make more dimensions of lists among them."""
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made.reshape(shape)

@@ -22,6 +22,7 @@ __all__ = ["Clock", "Retention", "check_clock", "check_duration", "check_expires
 
 Clock = Callable[[], float]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOST = 253_402_300_799_000  # the end of the year 9999
 _NEVER = 1 << 62
 _EXPECTED = "a datetime with a time zone, a date or a timedelta from now, all in the future, or None"
@@ -119,9 +120,9 @@ def _moment(value: Any, now: int) -> int | None:
         elif isinstance(value, datetime):
             if value.tzinfo is None:
                 raise ParameterError(f"expires: expected a datetime with a time zone, got {value!r}, which has none")
-            moment = int(value.timestamp() * 1000)
+            moment = (value - _EPOCH) // timedelta(milliseconds=1)  # floats are not exact for times far away
         elif isinstance(value, date):
-            moment = int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp() * 1000)
+            moment = (datetime(value.year, value.month, value.day, tzinfo=timezone.utc) - _EPOCH).days * 86_400_000
         else:
             raise ParameterError(f"expires: expected {_EXPECTED}, got {value!r:.80}")
     except (OverflowError, ValueError, OSError) as error:

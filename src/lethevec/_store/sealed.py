@@ -28,9 +28,10 @@ from .._forgetting.residue import Needle, Source
 from ..errors import FileError, FormatError, KeysError
 from .batch import Stored
 from .ids import number_of
+from .image import has_image
 from .lookup import in_parts, marks
 from .records_table import create_records, record_indexes
-from .sealing import CODE, OVERHEAD, is_sealed, key_number, seal, unseal
+from .sealing import CODE, IMAGE, OVERHEAD, is_sealed, key_number, seal, unseal
 from .tables import BUCKET, KEPT, LARGEST, Read, note_removals, require_ascending
 from .vault import STATES, Vault, VaultBlocks
 
@@ -53,6 +54,7 @@ class SealedTables:
         self.connection = connection
         self.path = path
         self.vault = vault
+        self.has_image = has_image(connection)
         self._unreadable: list[int] = []
         connection.execute(create_records(temporary=True))
 
@@ -70,6 +72,7 @@ class SealedTables:
     def delete(self, slots: Sequence[int], version: int) -> None:
         """Delete the records of these slots, and note for readers in which buckets they were."""
         note_removals(self.connection, slots, version)
+        self.drop_image()
         for table in ("temp.records", "main.sealed"):
             self.connection.executemany(f"DELETE FROM {table} WHERE slot = ?", ((slot,) for slot in slots))
 
@@ -206,6 +209,30 @@ class SealedTables:
                 if key is not None:
                     codes[slot] = unseal(sealed, key, CODE)
         return codes
+
+    def wrap_image(self, image: bytes) -> bytes:
+        """Seal it under a key of its own."""
+        (number,) = self.vault.put(1)
+        return seal(number, self._known(self.vault.get([number])[0]), image, IMAGE)
+
+    def unwrap_image(self, kept: bytes) -> bytes | None:
+        """Open it; None where its key is gone, or it is not what was sealed."""
+        key = self.vault.get([key_number(kept)])[0] if is_sealed(kept) else None
+        if key is None:
+            return None
+        try:
+            return unseal(kept, key, IMAGE)
+        except FormatError:
+            return None
+
+    def drop_image(self) -> None:
+        """Delete it, and note its key for destruction: that reaches copies of the file as well."""
+        if not self.has_image:
+            return
+        sql = f"SELECT substr(data, 1, {OVERHEAD}) FROM main.image WHERE part = 0"
+        heads = [head for (head,) in self.connection.execute(sql) if type(head) is bytes and is_sealed(head)]
+        self._note([key_number(head) for head in heads])
+        self.connection.execute("DELETE FROM main.image")
 
     def traces(self, record: Stored) -> list[Needle]:
         """The sealed record and its key."""

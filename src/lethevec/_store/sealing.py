@@ -2,8 +2,8 @@
 
     number (8 bytes, big-endian) || nonce (12 random bytes) || ciphertext and tag (16 bytes)
 
-The number is authenticated too, and for a code what it is, so that it cannot stand in for a record. A record keeps its
-key when it is updated, so that destroying the key reaches every version of it; hence the random nonce.
+The number is authenticated too, and for all but records what it is, so that it cannot stand in for one. A record keeps
+its key when it is updated, so that destroying the key reaches every version of it; hence the random nonce.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 
 from ..errors import FormatError, MissingDependencyError
 
-__all__ = ["CODE", "OVERHEAD", "is_sealed", "key_number", "seal", "unseal"]
+__all__ = ["CODE", "IMAGE", "OVERHEAD", "is_sealed", "key_number", "seal", "unseal"]
 
 _NUMBER = 8
 _NONCE = 12
 _MOST = 1 << 48  # more than a file has room for
 OVERHEAD = _NUMBER + _NONCE + 16
 CODE = b"code"  # what a sealed code says that it is; a record says nothing
+IMAGE = b"image"  # and an image of the index
 
 
 def seal(number: int, key: bytes, content: bytes, kind: bytes = b"") -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import reprlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,9 @@ import numpy.typing as npt
 from .._durable import as_path
 from .._filters import parse
 from .._forgetting.anchors import Anchor
+from .._forgetting.elsewhere import read_elsewhere
 from .._forgetting.keys import AuditKey
+from .._forgetting.multiset import MultisetHash
 from .._forgetting.receipts import Part, Receipt
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
@@ -39,7 +41,6 @@ from ..errors import (
     FileError,
     FormatError,
     IdError,
-    InputError,
     MissingDependencyError,
     ParameterError,
     UnsupportedError,
@@ -48,13 +49,15 @@ from . import backups, checking, exporting
 from .batch import Batch, make_batch
 from .changes import Changes, Note, Update
 from .codes import Codes
-from .configuration import draws_key, read_configuration
+from .configuration import draws_key, index_options, read_configuration
 from .connection import translated
 from .erasing import Eraser
 from .fields import Fields
 from .files import StoreFiles
 from .forgetting import Forgetter, Preview, Request
 from .ids import Id, check_id, check_ids, check_text, order_of
+from .image import Image
+from .importing import check_batch, read_source
 from .ledger import Ledger, StoreLedger
 from .lock import WriterLock
 from .mirror import Mirror
@@ -67,6 +70,7 @@ from .searching import Searcher
 from .selecting import ALL, Expired, Selection, Selector
 from .session import Session
 from .soon import Soon
+from .survey import Survey, Surveyor
 from .vault import vault_path
 
 __all__ = ["Store", "open"]
@@ -118,14 +122,18 @@ class Store:
         self._codes = Codes(session, index)
         self._retention = Retention(session, clock)
         self.retention = retention  #: how long records are kept unless they say otherwise; None: for ever
-        self._mirror = Mirror(session, index, self._codes, self._retention, drop_unreadable=drop_unreadable)
+        self._image = Image(session, index)
+        self._mirror = Mirror(
+            session, index, self._codes, self._image, self._retention, drop_unreadable=drop_unreadable
+        )
         self._fields = Fields(session, self._mirror, filters)
         self._selector = Selector(session, self._fields, self._retention)
         self._reader = Reader(session, self._mirror, self._selector)
+        self._surveyor = Surveyor(session, self._mirror, self._selector, self._retention, self._reader)
         self._searcher = Searcher(session, self._mirror, self._selector, self._reader)
         self._changes = Changes(session, self._mirror, self._codes, rules, self._retention)
         self._forgetter = Forgetter(
-            session, self._changes, self._codes, self._selector, self._ledger, self._eraser, self._reserve
+            session, self._changes, self._codes, self._image, self._selector, self._ledger, self._eraser, self._reserve
         )
         self._soon = Soon(session)
         self._mirror.load()
@@ -195,6 +203,14 @@ class Store:
         with self._session.guard:
             self._mirror.refresh()
             return self._session.state.digest.digest()
+
+    def digest_sum(self) -> MultisetHash:
+        """The sum that the digest is made of, as a copy. Sums of stores with different records add up (`merge`): the
+        digest of all of them is that of one store with the same configuration that holds their records.
+        """
+        with self._session.guard:
+            self._mirror.refresh()
+            return self._session.state.digest.copy()
 
     def check_same(
         self, dim: int | None, metric: str | None, index: dict[str, Any] | None, encrypt: bool | None
@@ -290,7 +306,7 @@ class Store:
         return exporting.write_records(target, target.suffix.lower(), self, where, subject)
 
     def to_arrow(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
-        """The records as an Arrow table: id, subject, payload (as JSON) and vector. It needs pyarrow."""
+        """The records as an Arrow table: id, subject, payload (as JSON), expires and vector. It needs pyarrow."""
         return exporting.arrow_table(self, where, subject)
 
     def to_pandas(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
@@ -307,9 +323,47 @@ class Store:
             ) from None
         return polars.from_arrow(self.to_arrow(where=where, subject=subject))
 
-    def subjects(self) -> dict[str, int]:
-        """Every subject with the number of its records, by code point."""
-        return self._reader.subjects()
+    def subjects(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> dict[str, int]:
+        """Every subject with the number of its records, by code point; or those that begin with `prefix`.
+
+        `limit` is how many to return at most, and `after` the subject that they come after: pages, as with `get`.
+
+        >>> with _example() as db:
+        ...     db.subjects(), db.subjects(prefix="b"), db.subjects(limit=1, after="alice")
+        ({'alice': 2, 'bob': 1}, {'bob': 1}, {'bob': 1})
+        """
+        begin = check_text(prefix, "prefix") if prefix != "" else ""
+        past = None if after is None else check_text(after, "after")
+        return self._reader.subjects(begin, past, ALL if limit is None else integer("limit", limit, 0, ALL))
+
+    def sample(
+        self,
+        count: int = 1000,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        seed: int = 0,
+    ) -> list[Record]:
+        """Up to `count` records picked by a hash of their ids, ascending by id: for a look at what is there.
+
+        The same records and seed give the same sample, whatever happened before; a larger one holds a smaller one.
+
+        >>> with _example() as db:
+        ...     len(db.sample(2)), [record.id for record in db.sample(2, subject="alice")]
+        (2, [7, 'a'])
+        """
+        most = integer("count", count, 0, ALL)
+        return self._surveyor.sample(Selection(where, subject), most, integer("seed", seed, 0, (1 << 63) - 1))
+
+    def survey(self) -> Survey:
+        """Counts without records: subjects, what has no subject, vector or expiry, and when records become due.
+
+        >>> with _example() as db:
+        ...     survey = db.survey()
+        ...     survey.records, survey.subjects, survey.without_expiry
+        (3, 2, 3)
+        """
+        return self._surveyor.survey()
 
     # --- Search ------------------------------------------------------------------------------------------------------
 
@@ -425,38 +479,38 @@ class Store:
             self._catch_up()
             return self._rectify(lambda note: self._changes.upsert(batch, note), len(batch), erase_old, seconds)
 
-    def load(self, batches: Iterable[Mapping[str, Any]], *, total: int | None = None) -> int:
+    def load(self, source: Any, *, key: str | None = None, total: int | None = None) -> int:
         """Add many records in one transaction and bounded memory, with a progress line; the number of records.
 
-        Each batch is a mapping with the arguments of `add`: `vectors`, `ids`, and perhaps `subjects` and `payloads`.
-        `total` is how many records there will be, for the progress line.
+        `source` is a file, whose suffix says what it is (.jsonl .csv .parquet .arrow .npz .npy .fvecs .hdf5 and their
+        like; what `export` writes comes back as it was), an Arrow table, a pandas or Polars frame, or an iterable of
+        batches: mappings with the arguments of `add`, `vectors`, `ids`, and perhaps `subjects`, `payloads` and
+        `expires`.
+
+        Files and frames have columns `id`, `subject`, `payload` and `expires`, as far as they are there, and one of
+        vectors, which `key` names if its name is an unusual one. Where a table or frame has no column `payload`, its
+        other columns become fields of payloads. Records without ids get numbers from 0 on; those that have expired are
+        left out. `total` is how many records there will be, for the progress line.
+
+        >>> with _example() as db:
+        ...     count = db.export(db.path.with_name("people.jsonl"))
+        ...     with open(db.path.with_name("copy.lethe"), dim=2, metric="l2") as other:
+        ...         other.load(db.path.with_name("people.jsonl")), other.digest() == db.digest()
+        (3, True)
         """
         if total is not None:
             integer("total", total, 0, ALL)
-        try:
-            given = iter(batches)
-        except TypeError:  # an array without dimensions calls itself iterable and is not
-            kind = type(batches).__name__
-            raise InputError(f"batches: expected mappings with vectors and ids, got {kind}") from None
+        given, known = read_source(source, key, lambda: self._retention.now() / 1000)
         with self._session.guard:
             self._catch_up()
-            added = self._changes.add(map(self._batch, given), total)
+            added = self._changes.add(map(self._batch, given), known if total is None else total)
             self._after_change()
         return added
 
-    def _batch(self, given: Mapping[str, Any]) -> Batch:
-        names = {"vectors", "ids", "subjects", "payloads", "expires"}
-        if not isinstance(given, Mapping) or not {"vectors", "ids"} <= set(given) <= names:
-            got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
-            raise InputError(
-                f"batches: expected vectors, ids and perhaps subjects, payloads and expires, got {got!r:.200}"
-            )
-        subjects, payloads, times = (
-            given.get("subjects"),
-            given.get("payloads"),
-            self._times(given.get("expires", KEEP)),
-        )
-        return make_batch(self.dim, self.metric, given["vectors"], given["ids"], subjects, payloads, times)
+    def _batch(self, given: Any) -> Batch:
+        batch = check_batch(given)
+        subjects, payloads, times = batch.get("subjects"), batch.get("payloads"), batch.get("expires", KEEP)
+        return make_batch(self.dim, self.metric, batch["vectors"], batch["ids"], subjects, payloads, self._times(times))
 
     def _times(self, expires: Any) -> Callable[[int], list[int | None]]:
         """When so many new records expire, checked."""
@@ -554,6 +608,7 @@ class Store:
         dry_run: Literal[False] = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         timeout: float | None = None,
     ) -> Receipt: ...
 
@@ -567,6 +622,7 @@ class Store:
         dry_run: Literal[True],
         ignore_unknown: bool = False,
         search_all: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         timeout: float | None = None,
     ) -> Preview: ...
 
@@ -579,6 +635,7 @@ class Store:
         dry_run: bool = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         timeout: float | None = None,
     ) -> Receipt | Preview:
         """Forget records: by id, all of a subject's, or those that `where` allows (of a subject, if both are given).
@@ -593,6 +650,9 @@ class Store:
         residue, instead of the pages that were rewritten. Unknown ids, or an unknown subject, are refused unless
         `ignore_unknown`; the receipt then counts what there was. No ids, or a condition that allows nothing, is no
         error: the receipt is about no records.
+
+        `elsewhere` is what you erased outside the store, for the receipt to state: how many entries in each place, or
+        None for a place where you erased nothing. The store has not looked there.
 
         >>> with _example() as db:
         ...     db.forget(where={"year": {"$lt": 1999}}, dry_run=True).ids
@@ -610,6 +670,7 @@ class Store:
             subject if where is None else None,
             ignore_unknown=boolean("ignore_unknown", ignore_unknown),
             search_all=boolean("search_all", search_all),
+            elsewhere=read_elsewhere(elsewhere),
         )
         seconds = self._seconds(timeout)
         boolean("dry_run", dry_run)
@@ -628,6 +689,13 @@ class Store:
             self._mirror.refresh()
             found = [stored.record() for stored in self._session.tables.read_slots(self._selector.slots(selection))]
         return sorted(found, key=lambda record: order_of(record.id))
+
+    def held_count(self, subject: str) -> int:
+        """How many records a subject has, with those that have expired and are still in the files."""
+        sql = "SELECT count(*) FROM records WHERE subject IS NOT NULL AND subject = ?"
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            return int(self._session.connection.execute(sql, (subject,)).fetchone()[0])
 
     def begin_forget(self, request: Request) -> None:
         """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""
@@ -798,6 +866,21 @@ class Store:
 
     # --- The end -----------------------------------------------------------------------------------------------------
 
+    def write_image(self) -> bool:
+        """Write down what of the index takes long to make, so that the next open is fast; whether there is something.
+
+        `close` does so by itself where it is worth it. It is for those who may be killed: whatever forgets or replaces
+        a record erases the image first, and without one the next open makes everything anew.
+
+        >>> with _example() as db:
+        ...     db.write_image()  # few records are found without any structure
+        False
+        """
+        with self._session.guard, translated(self.path):
+            self._session.require_writer()
+            self._session.require_no_transaction("write_image")
+            return self._image.write(self._mirror.index)
+
     def close(self) -> None:
         """Finish what can be finished, and close. Safe to call twice. In a forked child there is nothing to do."""
         if self._session.guard.inherited:
@@ -807,6 +890,7 @@ class Store:
             self._soon.cancel()
             try:
                 if not self._session.closed and not self._session.read_only:
+                    self._image.write_if_worth(self._mirror.index)
                     self._eraser.try_complete()
                     self._reserve.release()
             finally:
@@ -914,6 +998,7 @@ def open(
     keys: str | os.PathLike[str] | None = None,
     timeout: float = 5.0,
     index: dict[str, Any] | None = None,
+    optimize: str | None = None,
     encrypt: bool | None = None,
     drop_unreadable: bool = False,
     clock: Clock = time.time,
@@ -923,7 +1008,8 @@ def open(
     unless given.
 
     `keys` is where the key file is kept (beside the store unless given); `timeout` is how many seconds to wait for
-    other processes; `index` holds further options of the index, for a new store.
+    other processes; `index` holds further options of the index, for a new store, and `optimize` is one of them: what
+    it is to make fast or small, "updates", "search" or "memory" (see `lethevec.Auto`).
 
     `encrypt=True` makes a new store whose records are sealed, each under a key of its own in a vault beside the key
     file. A forget then destroys the key as well, which reaches copies and backups that were made before. To open such a
@@ -944,8 +1030,7 @@ def open(
     >>> folder.cleanup()
     """
     seconds = check_seconds(timeout)
-    if index is not None and not isinstance(index, dict):
-        raise InputError(f"index: expected a dict of options, got {type(index).__name__}")
+    index = index_options(index, optimize)
     if encrypt is not None and not isinstance(encrypt, bool):
         raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
     boolean("read_only", read_only)

@@ -54,6 +54,8 @@ class RecordTables(Protocol):
     sealed: bool
     connection: sqlite3.Connection
     path: Path
+    #: Whether there is a table for an image of the index (see `image`), which goes with the first record that does.
+    has_image: bool
     #: The table that has a row for each record.
     main_table: str
     #: Table, key and column of everything that living records have in files, codes apart.
@@ -137,6 +139,18 @@ class RecordTables(Protocol):
 
     def unwrap(self, found: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
         """The codes by slot, of those that can be read."""
+        ...
+
+    def wrap_image(self, image: bytes) -> bytes:
+        """The image of the index as its table has it."""
+        ...
+
+    def unwrap_image(self, kept: bytes) -> bytes | None:
+        """What `wrap_image` was given; None if nobody can tell any more."""
+        ...
+
+    def drop_image(self) -> None:
+        """Delete the image, in the transaction of a change that takes a record out or writes another image."""
         ...
 
     def traces(self, record: Stored) -> list[Needle]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,17 @@ MAX_DIM = 1 << 20
 
 @dataclass(frozen=True)
 class Rows:
-    """A batch as stored: values of shape (n, dim) in any real type, and what else the file says about each row."""
+    """A batch as stored: values of shape (n, dim) in any real type, and what else the file says about each row.
+
+    Where `bare` is True, the row has no vector and its values are zeros.
+    """
 
     values: npt.NDArray[Any]
     ids: Ids | None = None
     subjects: list[str | None] | None = None
     payloads: list[Any] | None = None
+    expires: list[date | None] | None = None
+    bare: npt.NDArray[np.bool_] | None = None
 
 
 def choose(path: Path, candidates: list[str], key: str | None, what: str) -> str:
@@ -91,6 +97,25 @@ def as_subject(path: Path, where: str, value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise FormatError(f"{path}: {where}: expected a subject that is text, got {type(value).__name__}")
+
+
+def as_moment(path: Path, where: str, value: object) -> date | None:
+    """When a record expires: a time with a zone, or a date; as text in ISO 8601. An empty text is none."""
+    if value is None or value == "":
+        return None
+    moment = value
+    if isinstance(value, str):
+        try:
+            # Python 3.10 reads neither a Z nor a date alone.
+            text = value[:-1] + "+00:00" if value[-1:] in "Zz" else value
+            moment = date.fromisoformat(text) if len(text) <= len("2030-01-01") else datetime.fromisoformat(text)
+        except ValueError:
+            moment = None
+    if not isinstance(moment, date) or (isinstance(moment, datetime) and moment.tzinfo is None):
+        raise FormatError(
+            f"{path}: {where}: expected a time of expiry with a time zone, or a date (ISO 8601), got {value!r:.60}"
+        )
+    return moment
 
 
 def need(module: str, extra: str, purpose: str) -> Any:

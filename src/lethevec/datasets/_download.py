@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .. import __name__ as _package
 from .._durable import sync_folder
 from .._progress import Progress
 from ..errors import DownloadError, FileError, FormatError, ParameterError
@@ -106,7 +105,7 @@ def _fetch_rest(url: str, path: Path, file: IO[bytes], sha256: str | None, timeo
     version = state.get("version") if same else None
     if offset and not version and not (same and sha256):
         offset = _restart(file)
-    headers = {"User-Agent": _package, "Accept-Encoding": "identity"}
+    headers = {"User-Agent": "lethevec", "Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
         if version:

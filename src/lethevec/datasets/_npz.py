@@ -1,7 +1,8 @@
-"""NumPy's .npz archives: the vectors are one array, of two axes; `ids`, `subjects` and `payloads` (or `id`, `subject`,
-`payload`) are read where they exist, one entry for each vector.
+"""NumPy's .npz archives: the vectors are one array, of two axes; `ids`, `subjects`, `payloads` and `expires` (or `id`,
+`subject`, `payload`) are read where they exist, one entry for each vector.
 
-Ids are whole numbers or texts, subjects and payloads are texts; an empty text means none.
+Ids are whole numbers or texts, subjects, payloads and times are texts; an empty text means none. An array `bare` of
+0 and 1 says which rows are of records without a vector.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from ._common import MAX_EXPANSION, Ids, Rows, as_id, as_ids, as_subject, choose, expect_magic
+from ._common import MAX_EXPANSION, Ids, Rows, as_id, as_ids, as_moment, as_subject, choose, expect_magic
 from ._npy import COLUMN, VECTORS, Header, Kind, expect_bytes, read_header, read_values, stream_rows
 
 _EXTRAS = {"ids": "ids", "id": "ids", "subjects": "subjects", "subject": "subjects"}
-_EXTRAS |= {"payloads": "payloads", "payload": "payloads"}
+_EXTRAS |= {"payloads": "payloads", "payload": "payloads", "expires": "expires", "bare": "bare"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,14 @@ def npz_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
                 extras[_EXTRAS[other]] = _column(member(other, COLUMN), vectors.header.shape[0])
         for rows in stream_rows(vectors.file, vectors.where, vectors.header, batch):
             values = {what: _values(extra, len(rows.values)) for what, extra in extras.items()}
-            yield Rows(rows.values, _ids(path, values), _subjects(path, values), _payloads(values))
+            yield Rows(
+                rows.values,
+                _ids(path, values),
+                _subjects(path, values),
+                _payloads(values),
+                _expires(path, values),
+                _bare(path, values),
+            )
 
 
 def npz_count(path: Path, key: str | None) -> int:
@@ -153,3 +162,17 @@ def _subjects(path: Path, values: dict[str, list[Any]]) -> list[str | None] | No
 def _payloads(values: dict[str, list[Any]]) -> list[Any] | None:
     found = values.get("payloads")
     return None if found is None else [None if value == "" else value for value in found]
+
+
+def _expires(path: Path, values: dict[str, list[Any]]) -> list[date | None] | None:
+    found = values.get("expires")
+    return None if found is None else [as_moment(path, "array of expires", value) for value in found]
+
+
+def _bare(path: Path, values: dict[str, list[Any]]) -> npt.NDArray[np.bool_] | None:
+    found = values.get("bare")
+    if found is None:
+        return None
+    if not set(found) <= {0, 1}:
+        raise FormatError(f"{path}: expected an array of 0 and 1 for records without a vector, got other values")
+    return np.array(found, dtype=np.bool_)

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,24 +77,30 @@ StrPath = str | os.PathLike[str]
 class Records:
     """Vectors of shape (n, dim), float32, and what else the file says about each: None where it says nothing.
 
-    `ids` are whole numbers (int64) or, where some are texts, a list.
+    `ids` are whole numbers (int64) or, where some are texts, a list. Where `bare` is True, a record has no vector, and
+    zeros stand in its place.
     """
 
     vectors: F32
     ids: Ids | None = None
     subjects: list[str | None] | None = None
     payloads: list[Any] | None = None
+    expires: list[date | None] | None = None
+    bare: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """The number of records."""
         return len(self.vectors)
 
 
-def iter_records(path: StrPath, *, batch: int = 10_000, key: str | None = None) -> Iterator[Records]:
+def iter_records(
+    path: StrPath, *, batch: int = 10_000, key: str | None = None, bare: bool = False
+) -> Iterator[Records]:
     """Read a file piece by piece: at most `batch` records at a time, in the order of the file.
 
-    `key` names the array, dataset, column or field that holds the vectors, where the format has names. Anything
-    unexpected raises FormatError, which says what came and what was expected; batches given before it were sound.
+    `key` names the array, dataset, column or field that holds the vectors, where the format has names. With `bare`,
+    records without a vector are read too. Anything unexpected raises FormatError, which says what came and what was
+    expected; batches given before it were sound.
     """
     path = Path(path)
     if batch < 1:
@@ -101,11 +108,17 @@ def iter_records(path: StrPath, *, batch: int = 10_000, key: str | None = None) 
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise FormatError(f"{path}: expected a file name that ends in {' '.join(_READERS)}, got {suffix!r}")
-    return _checked(path, _READERS[suffix](path, key, batch))
+    return checked(path, _READERS[suffix](path, key, batch), bare=bare)
 
 
 def iter_stream(
-    file: IO[bytes], format: str, *, batch: int = 10_000, key: str | None = None, name: str = "stdin"
+    file: IO[bytes],
+    format: str,
+    *,
+    batch: int = 10_000,
+    key: str | None = None,
+    name: str = "stdin",
+    bare: bool = False,
 ) -> Iterator[Records]:
     """Like `iter_records`, from an open binary file that need not be seekable; `name` is for messages.
 
@@ -117,7 +130,7 @@ def iter_stream(
         raise ParameterError(f"batch: expected at least 1, got {batch}")
     if format not in _STREAMS:
         raise ParameterError(f"format: expected one of {', '.join(_STREAMS)} for a stream, got {format!r}")
-    return _checked(Path(name), _STREAMS[format](file, Path(name), key, batch))
+    return checked(Path(name), _STREAMS[format](file, Path(name), key, batch), bare=bare)
 
 
 def count_records(path: StrPath, *, key: str | None = None) -> int | None:
@@ -142,8 +155,9 @@ def read_records(path: StrPath, *, key: str | None = None) -> Records:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "people.jsonl")
     ...     _ = path.write_text('{"id": 7, "subject": "ada", "vector": [0.5, 1]}')
-    ...     read_records(path)
-    Records(vectors=array([[0.5, 1. ]], dtype=float32), ids=array([7]), subjects=['ada'], payloads=None)
+    ...     records = read_records(path)
+    ...     records.vectors, records.ids, records.subjects
+    (array([[0.5, 1. ]], dtype=float32), array([7]), ['ada'])
     """
     # Formats whose size is known are read in one piece, without a second copy; the others in pieces that are joined.
     whole = Path(path).suffix.lower() in (".npy", ".npz", ".fvecs", ".bvecs", ".ivecs", ".hdf5", ".h5")
@@ -181,13 +195,24 @@ def read_neighbors(path: StrPath) -> npt.NDArray[np.int32]:
     return np.concatenate(parts).astype(np.int32, copy=False)
 
 
-def _checked(path: Path, pieces: Iterator[Rows]) -> Iterator[Records]:
+def checked(path: Path, pieces: Iterator[Rows], *, bare: bool) -> Iterator[Records]:
     """The check stage: one dimension for the whole file, finite float32, and at least one row."""
     dim: int | None = None
     start = 0
     try:
         for rows in pieces:
             if len(rows.values) == 0:
+                continue
+            missing = rows.bare
+            if missing is not None and not missing.any():
+                missing = None
+            if missing is not None and not bare:
+                row = start + int(missing.argmax())
+                raise FormatError(f"{path}: expected a vector in every row, got {missing.sum()} nulls, in row {row}")
+            if missing is not None and missing.all():
+                vectors = np.zeros((len(missing), dim or 0), dtype=np.float32)
+                yield Records(vectors, rows.ids, rows.subjects, rows.payloads, rows.expires, missing)
+                start += len(vectors)
                 continue
             if dim is None:
                 dim = rows.values.shape[1]
@@ -198,7 +223,7 @@ def _checked(path: Path, pieces: Iterator[Rows]) -> Iterator[Records]:
                 vectors = as_vectors(rows.values, dim, name=name)
             except VectorError as error:
                 raise FormatError(str(error)) from None
-            yield Records(vectors, rows.ids, rows.subjects, rows.payloads)
+            yield Records(vectors, rows.ids, rows.subjects, rows.payloads, rows.expires, missing)
             start += len(vectors)
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -215,7 +240,14 @@ def _joined(parts: list[Records]) -> Records:
         _joined_ids([part.ids for part in parts if part.ids is not None]),
         None if first.subjects is None else [value for part in parts for value in part.subjects or ()],
         None if first.payloads is None else [value for part in parts for value in part.payloads or ()],
+        _joined_expires(parts),
     )
+
+
+def _joined_expires(parts: list[Records]) -> list[date | None] | None:
+    if all(part.expires is None for part in parts):
+        return None
+    return [moment for part in parts for moment in part.expires or [None] * len(part)]
 
 
 def _joined_ids(parts: list[Ids]) -> Ids | None:

@@ -1,9 +1,10 @@
 """Text files: .jsonl (one JSON value in each line) and .csv. UTF-8, slow, and easy to make.
 
-JSON lines are either objects, with the vector in the field `vector` (or `key`) and optionally `id`, `subject` and
-`payload`, or bare lists of numbers. A CSV file is either numbers only, one vector in each line; or it begins with a
-line of column names, of which `id`, `subject` and `payload` mean what they say, and the vector is either the column
-`vector` (or `key`), written as a JSON list, or all other columns in order.
+JSON lines are either objects, with the vector in the field `vector` (or `key`) and optionally `id`, `subject`,
+`payload` and `expires`, or bare lists of numbers. A CSV file is either numbers only, one vector in each line; or it
+begins with a line of column names, of which `id`, `subject`, `payload` and `expires` mean what they say, and the vector
+is either the column `vector` (or `key`), written as a JSON list, or all other columns in order. A vector that is null,
+or an empty column, is of a record without one.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import FormatError
-from ._common import DEFAULT_KEYS, Rows, as_id, as_ids, as_subject
+from ._common import DEFAULT_KEYS, Rows, as_id, as_ids, as_moment, as_subject
 
-_EXTRAS = ("id", "subject", "payload")
+_EXTRAS = ("id", "subject", "payload", "expires")
+_OFTEN = "expires"  # what some records of a file may have and others not
 
 
 class _Collector:
@@ -34,17 +36,20 @@ class _Collector:
         self._clear()
 
     def _clear(self) -> None:
-        self.vectors: list[list[float]] = []
+        self.vectors: list[list[float] | None] = []
         self.extras: dict[str, list[Any]] = {name: [] for name in _EXTRAS}
 
-    def add(self, where: str, vector: list[float], extras: dict[str, Any]) -> None:
-        if self.dim is None:
-            self.dim, self.fields = len(vector), frozenset(extras)
-        if len(vector) != self.dim:
+    def add(self, where: str, vector: list[float] | None, extras: dict[str, Any]) -> None:
+        given = frozenset(extras) - {_OFTEN}
+        if self.fields is None:
+            self.fields = given
+        if self.dim is None and vector is not None:
+            self.dim = len(vector)
+        if vector is not None and len(vector) != self.dim:
             raise FormatError(
                 f"{self.path}: {where}: expected {self.dim} numbers as in the first row, got {len(vector)}"
             )
-        if frozenset(extras) != self.fields:
+        if given != self.fields:
             raise FormatError(
                 f"{self.path}: {where}: expected the fields of the first row ({_listed(self.fields or ())}), "
                 f"got {_listed(extras)}"
@@ -56,15 +61,21 @@ class _Collector:
             self.extras["subject"].append(as_subject(self.path, where, extras["subject"]))
         if "payload" in extras:
             self.extras["payload"].append(extras["payload"])
+        self.extras[_OFTEN].append(as_moment(self.path, where, extras.get(_OFTEN)))
 
     def take(self) -> Rows:
-        values = np.array(self.vectors, dtype=np.float64)
+        zeros = [0.0] * (self.dim or 0)
+        bare = np.array([vector is None for vector in self.vectors])
+        values = np.array([zeros if vector is None else vector for vector in self.vectors], dtype=np.float64)
+        values = values.reshape(len(self.vectors), -1) if zeros else np.empty((len(self.vectors), 0))
         has = self.fields or frozenset()
         rows = Rows(
             values,
             as_ids(self.extras["id"]),
             self.extras["subject"] if "subject" in has else None,
             self.extras["payload"] if "payload" in has else None,
+            self.extras[_OFTEN] if any(self.extras[_OFTEN]) else None,
+            bare if bare.any() else None,
         )
         self._clear()
         return rows
@@ -88,7 +99,9 @@ def jsonl_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> It
         if isinstance(value, dict):
             extras = {name: value[name] for name in _EXTRAS if name in value}
             value = _field(path, where, value, key)
-        collector.add(where, _numbers(path, where, value), extras)
+        elif value is None:
+            raise FormatError(f"{path}: {where}: expected a list of numbers or an object, got null")
+        collector.add(where, None if value is None else _numbers(path, where, value), extras)
         if len(collector.vectors) == batch:
             yield collector.take()
     if collector.vectors:
@@ -150,14 +163,15 @@ def _header(path: Path, row: list[str], key: str | None) -> list[str]:
 
 def _csv_row(
     path: Path, where: str, row: list[str], names: list[str], key: str | None
-) -> tuple[list[float], dict[str, Any]]:
+) -> tuple[list[float] | None, dict[str, Any]]:
     if not names:
         return [_float(path, where, field) for field in row], {}
     fields = dict(zip(names, row, strict=True))
     extras: dict[str, Any] = {name: fields[name] for name in _EXTRAS if name in fields and name != key}
     column = key if key is not None else next((name for name in DEFAULT_KEYS if name in fields), None)
     if column is not None:
-        return _numbers(path, where, _json(path, where, fields[column].encode())), extras
+        text = fields[column]
+        return _numbers(path, where, _json(path, where, text.encode())) if text else None, extras
     return [_float(path, where, value) for name, value in fields.items() if name not in _EXTRAS], extras
 
 
