@@ -18,7 +18,9 @@ BOOKS = "/v1/collections/books"
 def test_a_collection_is_made_described_listed_and_dropped(start):
     server = start()
     made = server.post("/v1/collections", {"name": "notes", "dim": 3})
-    assert (made.status_code, made.json()) == (201, {"name": "notes", "dim": 3, "metric": "cosine", "records": 0})
+    described = {"name": "notes", "dim": 3, "metric": "cosine", "records": 0}
+    described |= {"encrypted": False, "expires": None, "expired": 0}
+    assert (made.status_code, made.json()) == (201, described)
     assert server.call("GET", "/v1/collections/notes").json() == made.json()
     assert server.post("/v1/collections", {"name": "notes", "dim": 3}).status_code == 409
     again = server.post("/v1/collections", {"name": "notes", "dim": 3, "exist_ok": True})
@@ -389,7 +391,7 @@ def test_a_body_that_never_comes_is_not_waited_for(start):
 
     server = start(timeout=0.3)
     with socket.create_connection(("127.0.0.1", server.port)) as caller:
-        caller.sendall(b"POST /v1/collections HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        caller.sendall(b"POST /v1/collections HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         caller.settimeout(10)
         assert caller.recv(1000).startswith(b"HTTP/1.1 408 ")
     assert server.core.requests.used == 0
@@ -591,3 +593,43 @@ def test_it_refuses_to_listen_beyond_loopback_in_the_open(tmp_path):
         certified.check_reach(has_keys=False)
     for near in ("127.0.0.1", "::1", "localhost"):
         Settings(folder=tmp_path, host=near).check_reach(has_keys=False)
+
+
+def test_what_is_held_of_a_person_without_their_records(server):
+    answer = server.post("/v1/held", {"subject": "alice"}).json()
+    assert (answer["records"], answer["collections"], answer["holds"]) == (2, {"books": 2}, [])
+    assert "1990" not in str(answer)
+    server.post("/v1/hold", {"subject": "alice", "reason": "case 7"}).raise_for_status()
+    would = server.post("/v1/forget", {"subject": "alice", "dry_run": True}).json()
+    assert (would["records"], would["collections"], would["holds"]) == (2, {"books": 2}, 1)
+    assert "case 7" not in str(would)  # an eraser learns that there is a hold, and no more
+    held = server.post("/v1/holds", {"names": False}).json()["holds"]
+    assert [(one["subject"], one["reason"]) for one in held] == [(None, "case 7")]
+
+
+def test_the_chain_is_verified_part_by_part(server):
+    for subject in ("alice", "bob"):
+        server.post("/v1/forget", {"subject": subject}).raise_for_status()
+    after, checked = -1, 0
+    while after is not None:
+        part = server.post("/v1/verify/chain", {"after": after, "limit": 1}).json()
+        assert part["good"], part
+        after, checked = part["next"], checked + 1
+    assert checked >= 3
+    receipt = server.call("GET", "/v1/receipts").json()["receipts"][-1]
+    assert server.post("/v1/verify", {"receipt": receipt, "quick": True, "subject": "bob"}).json()["good"]
+    edited = {**receipt, "issued_at": "1999-01-01T00:00:00Z"}
+    assert not server.post("/v1/verify", {"receipt": edited, "quick": True}).json()["good"]
+    assert server.post("/v1/verify", {"receipt": receipt, "quick": True, "ids": [1]}).status_code == 422
+
+
+def test_how_long_a_collection_keeps_records(server):
+    assert server.call("GET", "/v1/collections/books").json()["expires"] is None
+    assert server.post("/v1/collections/books/retention", {"expires": 3600}).json()["expires"] == 3600
+    assert server.call("GET", "/v1/collections").json()["collections"][0]["expires"] == 3600
+    server.post("/v1/collections/books/upsert", {"ids": [9], "vectors": [[9, 9]]}).raise_for_status()
+    (expires,) = server.post("/v1/collections/books/get", {"ids": [9], "include": ["expires"]}).json()["expires"]
+    assert expires is not None
+    for wrong in ({}, {"expires": "long"}, {"expires": 1e300}, {"expires": -1}):
+        assert server.post("/v1/collections/books/retention", wrong).status_code == 422, wrong
+    assert server.post("/v1/collections/books/retention", {"expires": None}).json()["expires"] is None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 
+from lethevec.errors import IncompleteWriteError
 from lethevec.server import audit
 from lethevec.server.audit import AuditLog, Signer, check_logs, read_log
 
@@ -16,7 +19,7 @@ from .conftest import fill
 def state(tmp_path):
     log = AuditLog(tmp_path, "writer", Signer.open(tmp_path))
     for place in range(5):
-        log.note("k", "search", "books", 200, queries=place)
+        log.note("k", "search", "books", 200, {"queries": place})
         if place % 2:
             log.flush()
     log.close()
@@ -94,11 +97,38 @@ def test_half_a_line_after_a_crash_is_cut_off_and_the_log_goes_on(state):
 def test_entries_without_a_seal_are_counted(state):
     log = AuditLog(state, "writer", Signer.open(state))
     log.note("k", "search", "books", 200)
-    log._dirty = False  # as if it had been killed between writing and sealing
     log.flush()
+    lines = the_file(state).read_bytes().splitlines(keepends=True)
+    assert lines[-1].startswith(b'{"seal"')
+    the_file(state).write_bytes(b"".join(lines[:-1]))  # as if it had been killed in between
     (check,) = check_logs(state, Signer.open(state).public)
     assert check.problem is None
     assert check.unsealed == 1
+
+
+def test_a_full_disk_leaves_no_half_line_and_loses_no_entry(state, monkeypatch):
+    log = AuditLog(state, "writer", Signer.open(state))
+    write = os.write
+    left = [60]
+
+    def full(descriptor, data):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        part = data[: left[0]]
+        left[0] -= len(part)
+        return write(descriptor, part)
+
+    log.note("k", "search", "books", 200)
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(2):
+        with pytest.raises(IncompleteWriteError):
+            log.flush()
+        log.note("k", "forget", "books", 200)
+    monkeypatch.undo()
+    log.close()
+    (check,) = check_logs(state, Signer.open(state).public)
+    assert (check.problem, check.unsealed) == (None, 0)
+    assert [entry.get("do") for entry in read_log(state)][-5:] == ["start", "search", "forget", "forget", "stop"]
 
 
 def test_full_files_are_followed_by_new_ones_that_continue_them(tmp_path, monkeypatch):

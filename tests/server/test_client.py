@@ -46,6 +46,9 @@ def script(db):
     said += [(r.id, None if r.vector is None else r.vector.tolist(), r.subject, r.payload) for r in found]
     said += [r.id for r in books.get(where={"n": {"$gte": 2}}, limit=3, after=3)]
     said += [r.id for r in books]
+    said += [[r.id for r in books.sample(count, seed=seed)] for count, seed in ((5, 0), (5, 1), (100, 0))]
+    said += [[r.payload for r in books.sample(3, subject="s2")], books.sample(1)[0].vector.tolist()]
+    said += [books.subjects(), books.subjects(prefix="s", after="s1", limit=2), books.subjects(prefix="none")]
     for options in ({}, {"where": {"n": {"$gte": 10}}}, {"subject": "s1"}, {"radius": 1.5}):
         hits = books.search(vectors[:3], 5, **options)
         said.append((hits.ids.tolist(), hits.distances.tolist(), hits.subjects.tolist(), hits.payloads.tolist()))
@@ -157,6 +160,8 @@ def test_long_results_come_page_by_page(client):
     assert np.array_equal([record.vector for record in records], vectors)
     assert books.ids() == list(range(2300))
     assert len(books.export()) == 2300
+    books.update(ids=np.arange(2300), subjects=[f"s{n:04}" for n in range(2300)])
+    assert list(books.subjects()) == [f"s{n:04}" for n in range(2300)]
 
 
 def test_the_same_program_async(start):
@@ -307,3 +312,24 @@ def test_bad_arguments_are_refused_before_anything_is_sent(client):
     with pytest.raises(errors.ParameterError, match="name"):
         client.collection("a/../b")
     assert len(books) == 0
+
+
+def test_files_and_tables_are_loaded(client, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    far = datetime(8000, 1, 2, 3, 4, 5, 678_000, tzinfo=timezone.utc)
+    with lethevec.open(tmp_path / "a.lethe", dim=4, metric="l2") as db:
+        db.add(RNG.normal(size=(2500, 4)), ids=range(2500), payloads=[{"n": n} for n in range(2500)])
+        db.add([None, np.ones(4)], ids=[5000, 5001], subjects="ann", expires=[None, far])
+        for suffix in ("jsonl", "parquet"):
+            path = tmp_path / f"all.{suffix}"
+            db.export(path)
+            remote = client.collection(suffix, dim=4, metric="l2")
+            assert remote.load(path) == 2502
+            assert remote.digest() == db.digest()
+            assert remote.get([5001])[0].expires == far
+    table = pa.table({"id": ["a"], "embedding": [[1.0, 2.0, 3.0, 4.0]], "title": ["Dune"]})
+    remote = client.collection("tables", dim=4, metric="l2")
+    assert remote.load(table) == 1
+    assert remote.get(["a"])[0].payload == {"title": "Dune"}
+    with pytest.raises(errors.InputError, match="expected vectors, ids"):
+        remote.load([{"vectors": [[1, 2, 3, 4]]}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from .._forgetting.receipts import Receipt
 from .._forgetting.verify import Verification
 from .._hits import Hits
 from .._record import KEEP, Record
+from .._store.importing import check_batch, read_source
 from ..errors import ErasureIncompleteError, ServerError, UnknownIdError
 from . import requests
 from .requests import Request
@@ -106,11 +107,19 @@ class Client:
         """Give a collection another name."""
         self._send(requests.rename(old, new))
 
-    def forget(self, *, subject: str, block: bool = False, ignore_unknown: bool = False, dry_run: bool = False) -> Any:
+    def forget(
+        self,
+        *,
+        subject: str,
+        block: bool = False,
+        ignore_unknown: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
+        dry_run: bool = False,
+    ) -> Any:
         """Forget a person in every collection, with one receipt; with `dry_run` the number of records that would go."""
         if dry_run:
             return self._send(requests.would_forget_everywhere(subject))
-        return self._send(requests.forget_everywhere(subject, block, ignore_unknown))
+        return self._send(requests.forget_everywhere(subject, block, ignore_unknown, elsewhere))
 
     def access(self, subject: str) -> Access:
         """Everything that is held of a person: records in every collection, receipts, holds, and blocks."""
@@ -214,11 +223,15 @@ class RemoteCollection:
             requests.put(self.name, "upsert", vectors, ids, subjects, payloads, expires, erase_old)
         )
 
-    def load(self, batches: Iterable[Mapping[str, Any]]) -> int:
-        """Add many records, batch by batch; the number of records. Each batch is added or refused as a whole."""
+    def load(self, source: Any, *, key: str | None = None) -> int:
+        """Add many records, batch by batch; the number of records. Each batch is added or refused as a whole.
+
+        `source` is what the `load` of a store takes: a file, an Arrow table, a frame, or batches. It is read here, and
+        its records are sent.
+        """
         total = 0
-        for batch in batches:
-            self.add(batch["vectors"], ids=batch["ids"], subjects=batch.get("subjects"), payloads=batch.get("payloads"))
+        for batch in map(check_batch, read_source(source, key, time.time, _PAGE)[0]):
+            self.add(**batch)
             total += len(batch["ids"])
         return total
 
@@ -274,6 +287,29 @@ class RemoteCollection:
         """How many records there are, or how many are chosen."""
         return self._client._send(requests.count(self.name, where, subject))
 
+    def sample(
+        self,
+        count: int = 1000,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        seed: int = 0,
+    ) -> list[Record]:
+        """Up to `count` records picked by a hash of their ids, ascending by id."""
+        return self._client._send(requests.sample(self.name, count, where, subject, seed))
+
+    def subjects(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> dict[str, int]:
+        """Subjects with the number of their records, by code point; those that begin with `prefix`, or a page."""
+        if limit is not None:
+            return self._client._send(requests.subjects(self.name, prefix, after, limit))
+        found: dict[str, int] = {}
+        while True:
+            page = self._client._send(requests.subjects(self.name, prefix, after, _PAGE))
+            found |= page
+            if len(page) < _PAGE:
+                return found
+            after = next(reversed(page))
+
     def search(
         self,
         queries: npt.ArrayLike,
@@ -294,16 +330,28 @@ class RemoteCollection:
         subject: str | None = None,
         where: Mapping[str, Any] | None = None,
         ignore_unknown: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         dry_run: bool = False,
     ) -> Any:
         """Forget records by ids, subject or filter, with one receipt; with `dry_run` say what would go."""
         if dry_run:
             return self._client._send(requests.would_forget(self.name, ids, subject, where, ignore_unknown))
-        return self._client._send(requests.forget(self.name, ids, subject, where, ignore_unknown))
+        return self._client._send(requests.forget(self.name, ids, subject, where, ignore_unknown, elsewhere))
 
     def export(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> list[dict[str, Any]]:
         """Whole records as dictionaries."""
         return self._client._send(requests.export(self.name, where, subject))
+
+    def verify(self, receipt: Receipt | str, *, ids: Any = None, subject: str | None = None) -> Verification:
+        """Check a receipt against the server's collections as they are now."""
+        return self._client.verify(receipt, ids=ids, subject=subject)
+
+    def public_key(self) -> bytes:
+        """The server's public key in force, 32 bytes."""
+        return self._client.public_key()
+
+    def close(self) -> None:
+        """Nothing is open for one collection; `Client.close` closes the connections."""
 
     def digest(self) -> str:
         """The digest of configuration and records."""

@@ -214,6 +214,20 @@ def get(name: str, ids: Any, where: Any, subject: Any, limit: int | None, after:
     return _post(_one(name, "/get"), {**content, **chosen}, _records)
 
 
+def sample(name: str, count: int, where: Any, subject: Any, seed: int) -> Request[list[Record]]:
+    """Some records."""
+    content = {"count": int(count), "seed": int(seed), "encoding": "base64", **_given(where=where, subject=subject)}
+    return _post(_one(name, "/sample"), content, _records)
+
+
+def subjects(name: str, prefix: str, after: str | None, limit: int) -> Request[dict[str, int]]:
+    """A page of subjects."""
+    content = {"limit": limit, **_given(prefix=prefix or None, after=after)}
+    return _post(
+        _one(name, "/subjects"), content, lambda answer: dict(zip(answer["subjects"], answer["records"], strict=True))
+    )
+
+
 def _records(content: Any) -> list[Record]:
     columns = (content[name] for name in ("ids", "vectors", "subjects", "payloads", "expires"))
     return [
@@ -280,9 +294,12 @@ def _hits(content: Any, k: int, *, ragged: bool) -> Hits:
 # --- erasure and rights
 
 
-def forget(name: str, ids: Any, subject: Any, where: Any, ignore_unknown: bool) -> Request[Receipt]:
+def forget(
+    name: str, ids: Any, subject: Any, where: Any, ignore_unknown: bool, elsewhere: Any = None
+) -> Request[Receipt]:
     """Forget records of one collection."""
-    return _post(_one(name, "/forget"), _chosen(ids, subject, where, ignore_unknown), _some_receipt, writes=True)
+    content = {**_chosen(ids, subject, where, ignore_unknown), **_given(elsewhere=elsewhere)}
+    return _post(_one(name, "/forget"), content, _some_receipt, writes=True)
 
 
 def would_forget(name: str, ids: Any, subject: Any, where: Any, ignore_unknown: bool) -> Request[Preview]:
@@ -300,9 +317,9 @@ def _number(content: Any) -> int:
     return int(content["records"])
 
 
-def forget_everywhere(subject: str, block: bool, ignore_unknown: bool) -> Request[Receipt]:
+def forget_everywhere(subject: str, block: bool, ignore_unknown: bool, elsewhere: Any = None) -> Request[Receipt]:
     """Forget a person in every collection."""
-    content = {"subject": subject, **_given(block=block, ignore_unknown=ignore_unknown)}
+    content = {"subject": subject, **_given(block=block, ignore_unknown=ignore_unknown, elsewhere=elsewhere)}
     return _post("/v1/forget", content, _some_receipt, writes=True)
 
 

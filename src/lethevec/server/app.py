@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from .api import OPERATIONS
 from .calls import Answer, Endpoint, Operation, cors_headers
 from .core import Core
 from .problems import Problem
+from .protocol import Known
 
-__all__ = ["make_app"]
+__all__ = ["Front", "make_app"]
+
+_MAX_KNOWN = 1000  # URLs of searches that are kept
 
 
-def make_app(core: Core) -> Any:
+def make_app(core: Core) -> Front:
     """The ASGI application of one process."""
     operations: list[Operation] = list(OPERATIONS)
     if core.settings.chroma:
@@ -34,10 +36,15 @@ def make_app(core: Core) -> Any:
         finally:
             await core.stop()
 
-    app = Starlette(routes=_routes(core, operations), lifespan=lifespan)
+    routes = _routes(core, operations)
+    if core.settings.console:
+        from .console import console_routes
+
+        routes += console_routes(tls=core.settings.tls)
+    app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False
     app.router.default = _Nothing(core)
-    return _Front(core, app)
+    return Front(core, app)
 
 
 def _routes(core: Core, operations: Sequence[Operation]) -> list[BaseRoute]:
@@ -55,6 +62,7 @@ class _Methods:
         self._core = core
         self._endpoints = endpoints
         self._allow = ", ".join(sorted(endpoints)).encode()
+        self.at_once = endpoints["POST"] if "POST" in endpoints and endpoints["POST"].can_at_once else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self._endpoints.get(scope["method"])
@@ -78,29 +86,34 @@ class _Nothing:
         await refuse(Problem(404, "path", "expected a path of /openapi.json"), send)
 
 
-class _Front:
-    """Before the routes: what browsers ask before a call from another origin. Off unless origins were given."""
+class Front:
+    """Before the routes: what browsers ask before a call from another origin. Off unless origins were given.
+
+    `known` are the URLs of what can be done at once, as they were routed: the protocol looks there (see `protocol`).
+    """
 
     def __init__(self, core: Core, app: Starlette) -> None:
         self._cors = core.settings.cors
         # Without the two layers that Starlette puts around it: an endpoint answers whatever happens.
         self._router = app.router
-        self._known: dict[str, tuple[ASGIApp, dict[str, str]]] = {}  # paths that were searched in
+        self.known: Known = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._cors and scope["type"] == "http" and scope["method"] == "OPTIONS":
+        """Route a request, and remember where a search went."""
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        if self._cors and scope["method"] == "OPTIONS":
             await self._preflight(scope, send)
             return
-        known = self._known.get(scope["path"]) if scope["type"] == "http" else None
-        if known is not None:
-            scope["path_params"] = known[1].copy()
-            await known[0](scope, receive, send)
-            return
         await self._router(scope, receive, send)
-        if scope["type"] == "http" and scope["path"].endswith("/search") and "endpoint" in scope:
-            if len(self._known) > 1000:
-                self._known.clear()
-            self._known[scope["path"]] = scope["endpoint"], scope["path_params"].copy()
+        methods = scope.get("endpoint")
+        if not self._cors and isinstance(methods, _Methods) and methods.at_once is not None:
+            if len(self.known) > _MAX_KNOWN:
+                self.known.clear()
+            query: bytes = scope["query_string"]
+            url = scope["raw_path"] + (b"?" + query if query else b"")
+            self.known[url] = methods.at_once, scope["path_params"].copy(), query
 
     async def _preflight(self, scope: Scope, send: Send) -> None:
         origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")

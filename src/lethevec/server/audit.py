@@ -20,7 +20,8 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ _FULL = 64 << 20  # bytes after which a new file is begun
 _START = bytes(32)
 _MAX_TAGS = 100  # of ids in one entry; beyond, their number alone
 _MAX_LINE = 1 << 20
+_MOST_WAITING = 16 << 20  # bytes of entries that wait for a disk that takes none
 
 
 class Signer:
@@ -60,16 +62,16 @@ class Signer:
             if make and not path.exists():
                 content = {"private": secrets.token_hex(32), "tags": secrets.token_hex(32)}
                 temporary = state / f"{_SECRETS}.{os.getpid()}"
-                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                    json.dump(content, file)
-                    file.flush()
-                    os.fsync(file.fileno())
                 try:
+                    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                        json.dump(content, file)
+                        file.flush()
+                        os.fsync(file.fileno())
                     os.link(temporary, path)  # the first one wins if two begin at once
                 except FileExistsError:
                     pass
                 finally:
-                    temporary.unlink()
+                    temporary.unlink(missing_ok=True)
             found = json.loads(path.read_bytes())
             return cls(bytes.fromhex(found["private"]), bytes.fromhex(found["tags"]))
         except OSError as error:
@@ -97,11 +99,12 @@ class AuditLog:
         self._name = name
         self._signer = signer
         self._lock = threading.Lock()
-        self._lines: list[bytes] = []
-        self._dirty = False  # whether entries wait for a seal
+        self._lines: list[bytes] = []  # entries that wait for a seal
+        self._waiting = b""  # sealed, and not in the file yet
+        self._stuck = 0  # bytes that wait since a write has failed
         self._hash = hashlib.blake2b(_START, digest_size=32)
         self._number = 0
-        self._size = 0
+        self._size = 0  # of the file
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file_number = 1
@@ -109,16 +112,20 @@ class AuditLog:
             if old:
                 self._file_number = int(old[-1].stem.rpartition("-")[2])
                 self._resume(old[-1])
-            self._descriptor = self._open_file()
+            self._descriptor = self._open_file(self._file_number)
         except (OSError, ValueError) as error:
             raise IncompleteWriteError(f"{self._folder}: the audit log could not be opened: {error}") from error
         if not self._size:
             self._begin(_START.hex())
         self.note("none", "start", None, 0)
-        self.flush(sync=True)
+        try:
+            self.flush(sync=True)
+        except IncompleteWriteError:
+            os.close(self._descriptor)
+            raise
 
-    def _open_file(self) -> int:
-        path = self._folder / f"{self._name}-{self._file_number:06d}.jsonl"
+    def _open_file(self, number: int) -> int:
+        path = self._folder / f"{self._name}-{number:06d}.jsonl"
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _resume(self, path: Path) -> None:
@@ -148,17 +155,23 @@ class AuditLog:
 
     def _append(self, line: bytes) -> None:
         self._lines.append(line)
-        self._hash.update(line)
         self._number += 1
-        self._size += len(line)
-        self._dirty = True
+        self._stuck += len(line) if self._stuck else 0
 
-    def note(self, key: str, action: str, collection: str | None, status: int, **facts: Any) -> None:
+    def note(
+        self, key: str, action: str, collection: str | None, status: int, facts: Mapping[str, Any] | None = None
+    ) -> None:
         """One entry. What `facts` hold must be numbers, our own words, or tags."""
-        entry = {"n": 0, "at": now(), "key": key, "do": action, "in": collection, "status": status, **facts}
+        entry = {"n": 0, "at": now(), "key": key, "do": action, "in": collection, "status": status}
+        if facts:
+            entry.update(facts)
         with self._lock:
+            if self._stuck > _MOST_WAITING:
+                raise IncompleteWriteError(
+                    f"{self._folder}: the audit log could not be written for so long that nothing more is answered"
+                )
             entry["n"] = self._number
-            self._append(orjson.dumps(entry) + b"\n")
+            self._append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
 
     def subject(self, subject: str) -> str:
         """The tag of a subject."""
@@ -171,7 +184,10 @@ class AuditLog:
     def flush(self, *, sync: bool = False) -> None:
         """Write and seal what waits; with `sync` it is on the disk when this returns."""
         with self._lock:
-            if self._dirty:
+            if self._lines:
+                together = b"".join(self._lines)  # hashed in one call, and not by those who note
+                self._lines = []
+                self._hash.update(together)
                 seal = self._hash.digest()
                 signature = self._signer.sign(_sealed(self._name, self._file_number, self._number, seal))
                 line = {
@@ -179,35 +195,48 @@ class AuditLog:
                     "entries": self._number,
                     "signature": base64.b64encode(signature).decode(),
                 }
-                self._lines.append(orjson.dumps(line) + b"\n")
-                self._size += len(self._lines[-1])
-                self._dirty = False
-            data = b"".join(self._lines)
+                self._waiting += together + orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
             try:
-                while data:
-                    data = data[os.write(self._descriptor, data) :]
+                self._write()
                 if sync:
                     os.fsync(self._descriptor)
+                if self._size > _FULL:
+                    self._turn()
+                self._stuck = 0
             except OSError as error:
+                self._stuck = max(1, len(self._waiting))
                 raise IncompleteWriteError(f"{self._folder}: the audit log could not be written: {error}") from error
-            self._lines = []
-            if self._size > _FULL:
-                self._turn()
+
+    def _write(self) -> None:
+        """Write all that waits, or nothing: half a line would be taken for a change by somebody else."""
+        data = self._waiting
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(self._waiting)
+        self._waiting = b""
 
     def _turn(self) -> None:
+        following = self._open_file(self._file_number + 1)
         os.close(self._descriptor)
+        self._descriptor = following
         previous = self._hash.hexdigest()
         self._hash = hashlib.blake2b(_START, digest_size=32)
         self._file_number += 1
         self._number = self._size = 0
-        self._descriptor = self._open_file()
         self._begin(previous)
 
     def close(self) -> None:
         """Write what waits, and close."""
-        self.note("none", "stop", None, 0)
-        self.flush(sync=True)
-        os.close(self._descriptor)
+        try:
+            with suppress(IncompleteWriteError):  # of a log that is stuck: the flush says so
+                self.note("none", "stop", None, 0)
+            self.flush(sync=True)
+        finally:
+            os.close(self._descriptor)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from lethevec.errors import ErasureIncompleteError, LethevecError
 
 from .keys import EVERYONE, Key
+from .origins import check_origin
 from .problems import Problem, problem_of
 
 if TYPE_CHECKING:
@@ -83,6 +85,8 @@ class Operation:
     trace_header: bytes = b""  # a header with a random number that its clients show in errors
     unbounded: bool = False  # its body is read part by part, whatever its length
     everywhere: bool = False  # concerns all collections, so a key that is limited to some may not
+    secret: bool = False  # its answer must be kept nowhere, so it is not repeated either
+    at_once: Callable[[Call, bytes], Answer | None] | None = None  # the same without waiting; None: it would wait
 
 
 class Call:
@@ -104,7 +108,7 @@ class Call:
     def __init__(self, core: Core, operation: Operation, scope: Scope, receive: Receive) -> None:
         self.core = core
         self.operation = operation
-        self.scope = scope
+        self.scope = scope  # of a call that is done at once: path_params, headers and query_string alone
         self.params: dict[str, str] = scope["path_params"]
         self.collection: str | None = self.params.get("collection")
         self.key: Key = EVERYONE
@@ -117,6 +121,11 @@ class Call:
         """A header, by its name in lower case; "" where there is none."""
         value = self.headers.get(name)
         return "" if value is None else value.decode("latin-1")
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its body should be JSON."""
+        return self.content_type in ("application/json", "")
 
     @property
     def content_type(self) -> str:
@@ -204,7 +213,7 @@ class Call:
 
     def read_json(self, raw: bytes) -> dict[str, Any]:
         """A JSON object from bytes that were read already."""
-        if self.content_type not in ("application/json", ""):
+        if not self.is_json:
             expected = ", ".join(("application/json", *self.operation.other_bodies))
             raise Problem(415, "media_type", f"Content-Type: expected {expected}")
         if not raw:
@@ -232,12 +241,15 @@ def _too_long(limit: int) -> Problem:
 
 
 class Endpoint:
-    """What Starlette calls for an operation."""
+    """What Starlette calls for an operation; and what the protocol calls for one that is done at once."""
 
     def __init__(self, core: Core, operation: Operation) -> None:
         self._core = core
         self._operation = operation
         self._headers: Headers = (*_SECURITY, _HSTS) if core.settings.tls else _SECURITY
+        lines = b"".join(b"%s: %s\r\n" % header for header in ((b"content-type", JSON), *self._headers))
+        self._head = lines + b"content-length: "
+        self.can_at_once = operation.at_once is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Do the whole of a request: let in, work, write down, answer, count."""
@@ -257,35 +269,87 @@ class Endpoint:
                     answer = await core.forward(call)
                 else:
                     answer = await self._work(call)
-            except Problem as problem:
-                answer = refusal(operation, problem)
-            except LethevecError as error:
-                answer = refusal(operation, problem_of(error))
-                if answer.status == 500:
-                    core.logs.failure(error, operation.path)
             except Gone:
                 return
-            except Exception as error:  # whatever it is, the caller gets an answer and the operator a line
-                core.logs.failure(error, operation.path)
-                answer = refusal(operation, Problem(500, "internal", "an error of the server; its log says where"))
-            await self._write_down(call, answer)
+            except Exception as error:
+                answer = self._refused(error)
+            try:
+                await self._write_down(call, answer)
+            except LethevecError as error:  # what was done is done; that it could not be written down must be known
+                answer = self._refused(error)
             await self._send(call, answer, send)
         finally:
             if held:
                 core.requests.give(1)
             if call.reserved:
                 core.bodies.give(call.reserved)
-        seconds = time.perf_counter() - begin
-        core.metrics.request(operation.path, call.collection, answer.status, seconds)
+        self._count(call, answer.status, time.perf_counter() - begin)
+
+    def _refused(self, error: Exception) -> Answer:
+        """The answer to an error. Whatever it is, the caller gets an answer and the operator a line."""
+        operation = self._operation
+        if isinstance(error, Problem):
+            return refusal(operation, error)
+        if isinstance(error, LethevecError):
+            answer = refusal(operation, problem_of(error))
+            if answer.status != 500:
+                return answer
+        else:
+            answer = refusal(operation, Problem(500, "internal", "an error of the server; its log says where"))
+        self._core.logs.failure(error, operation.path)
+        return answer
+
+    def _count(self, call: Call, status: int, seconds: float) -> None:
+        """Metrics, spans and log lines."""
+        core, operation = self._core, self._operation
+        core.metrics.request(operation.path, call.collection, status, seconds)
         if core.telemetry is not None:
-            collection = call.collection if answer.status not in (401, 403, 404) else None
-            core.telemetry.request(call.headers, operation.path, operation.method, answer.status, seconds, collection)
-        core.logs.request(operation.path, operation.method, answer.status, seconds, call.key.id, call.collection)
+            collection = call.collection if status not in (401, 403, 404) else None
+            core.telemetry.request(call.headers, operation.path, operation.method, status, seconds, collection)
+        core.logs.request(operation.path, operation.method, status, seconds, call.key.id, call.collection)
+
+    def at_once(
+        self, params: dict[str, str], headers: list[tuple[bytes, bytes]], query: bytes, body: bytes, lines: bytes
+    ) -> bytes | None:
+        """The whole answer as bytes, made without waiting, with `lines` in its head; None if that must wait.
+
+        A search of one vector takes less time than what surrounds it: a task, messages to and fro, a second write.
+        What it is asked, and what is written down, are those of `__call__`.
+        """
+        core, operation = self._core, self._operation
+        if operation.at_once is None or not operation.audited or core.requests.full:
+            return None
+        begin = time.perf_counter()
+        scope = {"path_params": params, "headers": headers, "query_string": query}
+        call = Call(core, operation, scope, _nothing_more)
+        try:
+            self._let_in(call)
+            given = operation.at_once(call, body)
+            if given is None:
+                core.rates.give_back(call.key.id)
+                return None
+            answer = given
+        except Exception as error:
+            answer = self._refused(error)
+        try:
+            core.audit.note(call.key.id, operation.name, call.collection, answer.status, call.facts)
+        except LethevecError as error:
+            answer = self._refused(error)
+        content = answer.body()
+        if answer.status == 200 and not answer.headers and not operation.trace_header:
+            whole = b"HTTP/1.1 200 OK\r\n%b%b%d\r\n\r\n%b" % (lines, self._head, len(content), content)
+        else:
+            own = (*self._headers_of(call, answer), (b"content-length", b"%d" % len(content)))
+            status = HTTPStatus(answer.status)
+            head = b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) + lines
+            whole = head + b"".join(b"%s: %s\r\n" % line for line in own) + b"\r\n" + content
+        self._count(call, answer.status, time.perf_counter() - begin)
+        return whole
 
     async def _work(self, call: Call) -> Answer:
         """Do it, once if it carries a number. An erasure that is not complete is no success and no error."""
         core, operation = self._core, self._operation
-        number = call.header(b"idempotency-key") if operation.writes else ""
+        number = call.header(b"idempotency-key") if operation.writes and not operation.secret else ""
         if not number or core.repeats is None:
             try:
                 return await operation.handler(call)
@@ -324,16 +388,18 @@ class Endpoint:
             shown = text[7:] if text[:7].lower() == "bearer " else call.header(b"x-chroma-token")
             if shown[:7].lower() == "bearer ":
                 shown = shown[7:]
-            key = core.door.check(shown)
+            key = core.door.check(shown) if shown else core.sessions.caller(call)
             if key is None:
                 core.rates.check("unknown")
                 raise Problem(
                     401,
                     "key",
-                    "Authorization: expected Bearer and a key of this server",
+                    "Authorization: expected Bearer and a key of this server, or a session that has not ended",
                     headers=((b"www-authenticate", b"Bearer"),),
                 )
             call.key = key
+        else:
+            check_origin(call)
         core.rates.check(call.key.id)
         right = operation.right
         if right is None:
@@ -350,13 +416,13 @@ class Endpoint:
         operation, audit = self._operation, self._core.audit
         if not operation.audited or (operation.writes and self._core.forward is not None):
             return
-        audit.note(call.key.id, operation.name, call.collection, answer.status, **call.facts)
+        audit.note(call.key.id, operation.name, call.collection, answer.status, call.facts)
         if operation.sealed and answer.status < 400:
             await asyncio.to_thread(audit.flush, sync=True)
             if operation.writes:
                 await self._core.erased()
 
-    async def _send(self, call: Call, answer: Answer, send: Send) -> None:
+    def _headers_of(self, call: Call, answer: Answer) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", answer.kind), *self._headers, *answer.headers]
         if answer.receipt is not None:
             headers.append((b"lethevec-receipt", b"%d" % answer.receipt))
@@ -364,6 +430,10 @@ class Endpoint:
             headers.append((operation_trace, secrets.token_hex(16).encode()))
         if self._core.settings.cors:
             headers += cors_headers(self._core.settings.cors, call.header(b"origin"))
+        return headers
+
+    async def _send(self, call: Call, answer: Answer, send: Send) -> None:
+        headers = self._headers_of(call, answer)
         if answer.stream is None:
             body = answer.body()
             headers.append((b"content-length", b"%d" % len(body)))
@@ -390,6 +460,11 @@ def cors_headers(origins: tuple[str, ...], origin: str) -> list[tuple[bytes, byt
         (b"vary", b"origin"),
         (b"access-control-expose-headers", b"lethevec-receipt, lethevec-repeat, location, retry-after"),
     ]
+
+
+async def _nothing_more() -> Any:
+    """There is no more of the request."""
+    raise Gone
 
 
 def _again(body: bytes) -> Receive:

@@ -20,6 +20,7 @@ import lethevec
 from lethevec.errors import ErasureIncompleteError, LethevecError
 
 from .audit import AuditLog, Signer
+from .bodies import clear_stack
 from .calls import LATE, Answer, Call
 from .keys import Door, KeyFile
 from .limits import Budget, Rates
@@ -28,6 +29,7 @@ from .metrics import Metrics
 from .problems import Problem
 from .processes import Control, Forwarder
 from .repeats import Repeats
+from .sessions import Sessions
 from .settings import Settings
 from .telemetry import Telemetry
 from .wiping import wipe_receive_buffer
@@ -37,6 +39,15 @@ __all__ = ["Core"]
 T = TypeVar("T")
 _BEAT = 0.5  # seconds between two rounds of the work that nobody waits for
 _READERS = 8  # threads for reads that take long
+
+
+def _connect(settings: Settings, *, read_only: bool) -> Any:
+    """The collections: of a folder, or of a cluster, which has the same calls."""
+    if settings.cluster is None:
+        return lethevec.connect(settings.folder, read_only=read_only)
+    from lethevec import cluster
+
+    return cluster.connect(settings.cluster, folder=settings.folder, name=settings.cluster_name, read_only=read_only)
 
 
 class Core:
@@ -59,10 +70,11 @@ class Core:
         self.logs = Logs(settings.log, role)
         self.door = Door(KeyFile(state))
         settings.check_reach(has_keys=self.door.closed)
-        self.db = lethevec.connect(settings.folder, read_only=not self.writes)
+        self.db = _connect(settings, read_only=not self.writes)
         self.signer = Signer.open(state)
         self.audit = AuditLog(state, role, self.signer)
         self.repeats = Repeats(state) if self.writes else None
+        self.sessions = Sessions(self)
         self.metrics = Metrics(role)
         self.telemetry = Telemetry() if settings.telemetry else None
         # Callers reach one of the readers, which count for themselves, or the writer if it is alone.
@@ -96,13 +108,18 @@ class Core:
 
     async def read(self, collection: str | None, function: Callable[[], T], *, short: bool = False) -> T:
         """Do something that changes nothing; `short`: at once if no write is in its way."""
-        if short and not self._writing[collection] and not self._writing[None]:
+        if short and not self.writing(collection):
             return function()
         future = asyncio.get_running_loop().run_in_executor(self._readers, function)
         try:
             return await asyncio.wait_for(future, self.settings.timeout)
         except asyncio.TimeoutError:
             raise Problem(504, "slow", "expected an answer in time; ask for less") from None
+
+    def writing(self, collection: str | None) -> bool:
+        """Whether a write is going on that a read would have to wait for."""
+        writing = self._writing
+        return bool(writing) and bool(writing.get(collection) or writing.get(None))
 
     async def write(self, collection: str | None, function: Callable[[], T]) -> T:
         """Do something that changes records. It is never abandoned: the answer says what has happened."""
@@ -111,6 +128,8 @@ class Core:
             return await asyncio.get_running_loop().run_in_executor(self._writers, function)
         finally:
             self._writing[collection] -= 1
+            if not self._writing[collection]:
+                del self._writing[collection]
 
     async def erase(self, collection: str | None, function: Callable[[], T]) -> T:
         """A write that ends in a receipt. One at a time: erasures share the chain, and may finish each other."""
@@ -131,12 +150,13 @@ class Core:
 
     def last_receipt(self) -> int:
         """The number of the newest receipt."""
-        chain = self.db.receipts(all_kinds=True)
-        return chain[-1].sequence if chain else 0
+        newest = self.db.chain(before=1 << 62, limit=1)
+        return newest[0].sequence if newest else 0
 
     async def take_up(self) -> None:
         """Readers: see what the writer has done, and drop what was forgotten from memory."""
         await wipe_receive_buffer()
+        clear_stack()
         await asyncio.get_running_loop().run_in_executor(self._readers, self._refresh)
 
     def changed(self) -> None:
@@ -164,6 +184,7 @@ class Core:
     async def erased(self) -> None:
         """After an erasure, before its answer: no other process holds the records any more."""
         await wipe_receive_buffer()
+        clear_stack()
         if self.control is not None and self.writes:
             await self.control.tell_readers()
 
@@ -184,10 +205,14 @@ class Core:
                 await self._task
         self._readers.shutdown(wait=True)
         self._writers.shutdown(wait=True)
-        self.db.close()
-        self.audit.close()
+        try:
+            self.db.close()
+            self.audit.close()
+        except LethevecError as error:  # a full disk
+            self.logs.failure(error, "at the end")
         if self.repeats is not None:
             self.repeats.close()
+        self.sessions.close()
         self.logs.flush()
 
     async def _beat(self) -> None:
@@ -205,12 +230,14 @@ class Core:
     def _round(self) -> None:
         """Seal the audit log; readers take up (and wipe) what was forgotten; the writer finishes what waits,
         and erases what is due."""
-        self.audit.flush()
-        if not self.writes:
-            self._refresh()
-            return
-        with self._erasing:
-            self._finish()
+        try:
+            self.audit.flush()
+        finally:  # what was forgotten goes, whether the log can be written or not
+            if not self.writes:
+                self._refresh()
+            else:
+                with self._erasing:
+                    self._finish()
 
     def _finish(self) -> None:
         if self.db.pending_erasures():
@@ -222,5 +249,6 @@ class Core:
             receipt = self.db.expire(skip_held=True)
             if receipt is not None:
                 self.metrics.expired.inc(receipt["records"])
-                self.audit.note("none", "expire", None, 200, receipt=receipt.sequence, records=receipt["records"])
+                facts = {"receipt": receipt.sequence, "records": receipt["records"]}
+                self.audit.note("none", "expire", None, 200, facts)
                 self.audit.flush(sync=True)

@@ -28,6 +28,7 @@ __all__ = [
     "subjects",
     "text",
     "vectors",
+    "wipe_vectors",
 ]
 
 F32 = npt.NDArray[np.float32]
@@ -203,3 +204,9 @@ def floats(raw: bytes, dim: int, name: str = "body") -> F32:
         raise _wrong(name, f"a multiple of {4 * dim} bytes: vectors of {dim} little-endian float32")
     array: F32 = np.frombuffer(raw, dtype="<f4").reshape(-1, dim)
     return array
+
+
+def wipe_vectors(vectors: Any) -> None:
+    """Overwrite the vectors of a request, where they are a copy of its bytes; who has the bytes overwrites those."""
+    if isinstance(vectors, np.ndarray) and vectors.flags.writeable:
+        vectors.fill(0)

@@ -7,6 +7,7 @@ A running server takes up a changed file within a second.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
@@ -14,7 +15,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -141,19 +143,36 @@ class KeyFile:
             expires_at=expires_at,
             rights=_rights(roles),
         )
-        self._write([*self.keys(), key])
+        with self._alone():
+            self._write([*self.keys(), key])
         return f"lv_{key.id}_{secret}", key
 
     def withdraw(self, id: str) -> Key:
         """Make a key useless for good. Its hash goes, its name stays so that the audit log can be read."""
-        keys = self.keys()
-        for place, key in enumerate(keys):
-            if key.id == id:
-                if key.withdrawn_at is None:
-                    keys[place] = replace(key, hash="", withdrawn_at=_now())
-                    self._write(keys)
-                return keys[place]
+        if any(key.id == id for key in self.keys()):  # a call that is refused leaves no lock behind
+            with self._alone():
+                keys = self.keys()
+                for place, key in enumerate(keys):
+                    if key.id == id:
+                        if key.withdrawn_at is None:
+                            keys[place] = replace(key, hash="", withdrawn_at=_now())
+                            self._write(keys)
+                        return keys[place]
         raise InputError(f"key: expected the id of a key (`lethevec keys list`), got {id!r:.80}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else changes the file meanwhile: the server and the command line may both be asked to."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.path.with_name(FILE + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise KeysError(f"{self.path}: the keys could not be read: {error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _write(self, keys: list[Key]) -> None:
         content = {
@@ -214,6 +233,17 @@ class Door:
         self._live = {key.id: key for key in keys if key.live}
         self.closed = self.closed or bool(keys)
         self._stamp = stamp
+
+    def look_again(self) -> None:
+        """The file was changed by this process."""
+        self._look()
+
+    def live(self, id: str) -> Key | None:
+        """The key of this id, if it still opens anything."""
+        if time.monotonic() - self._looked > _LOOK:
+            self._look()
+        key = self._live.get(id)
+        return key if key is not None and key.live else None
 
     def check(self, text: str) -> Key | None:
         """The live key that this text is, or None. It takes as long for a wrong secret as for an unknown key."""

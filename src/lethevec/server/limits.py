@@ -32,6 +32,11 @@ class Budget:
         self.used += amount
         return True
 
+    @property
+    def full(self) -> bool:
+        """Whether somebody who asks now has to wait."""
+        return bool(self._line) or self.used >= self._total
+
     async def take(self, amount: int) -> None:
         """Take, or wait for it, or refuse."""
         if self.try_take(amount):
@@ -92,3 +97,9 @@ class Rates:
         if len(self._left) > 10_000:  # keys are few; addresses of callers without a key may be many
             self._left.clear()
         self._left[key] = (left - 1.0, now)
+
+    def give_back(self, key: str) -> None:
+        """The request that was counted last will be counted again."""
+        if self._rate and key in self._left:
+            left, then = self._left[key]
+            self._left[key] = (left + 1.0, then)

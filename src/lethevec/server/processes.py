@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Control", "Forwarder", "merged_metrics"]
 
 WRITER = "writer.sock"
-_PASSED = (b"authorization", b"x-chroma-token", b"content-type", b"idempotency-key")
+_PASSED = (b"authorization", b"x-chroma-token", b"content-type", b"idempotency-key", b"cookie", b"lethevec-console")
 _BACK = (b"location", b"retry-after", b"lethevec-receipt", b"lethevec-repeat", b"www-authenticate")
 _MAX_HEAD = 64 << 10
 _MAX_ANSWER = 1 << 30

@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from lethevec.errors import IncompleteWriteError
@@ -60,7 +61,8 @@ class Repeats:
         mark = hashlib.blake2b(f"{caller}\0{number}".encode(), digest_size=16, key=self._secret).digest()
         request = hashlib.blake2b(path.encode() + b"\0" + body, digest_size=16, key=self._secret).digest()
         with self._lock:
-            self._db.execute("DELETE FROM answers WHERE at < ?", (time.time() - _DAY,))
+            with suppress(sqlite3.Error):  # a full disk: they go with the next one
+                self._db.execute("DELETE FROM answers WHERE at < ?", (time.time() - _DAY,))
             row = self._db.execute("SELECT request, status, body, receipt FROM answers WHERE number = ?", (mark,))
             found = row.fetchone()
             if found is not None:
@@ -76,7 +78,9 @@ class Repeats:
         """Note the answer."""
         with self._lock:
             self._running.discard(mark)
-            if len(answer[1]) <= _MAX_KEPT:
+            if len(answer[1]) > _MAX_KEPT:
+                return
+            with suppress(sqlite3.Error):  # a full disk: the work is done, and its answer is not held back for this
                 self._db.execute(
                     "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", (mark, request, time.time(), *answer)
                 )

@@ -28,6 +28,7 @@ EXPIRES: Schema = {
     "anyOf": [*_EXPIRES["anyOf"], {"type": "array", "items": _EXPIRES}],
     "description": "when records are due: seconds from now, a date, or null for never; for all or one by one",
 }
+ENCODING: Schema = {"enum": ["json", "base64"], "description": "of vectors in the answer"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
@@ -65,8 +66,11 @@ COLLECTION = object_of(
         "dim": {"type": "integer", "minimum": 1},
         "metric": {"enum": ["cosine", "l2", "ip"]},
         "records": COUNT,
+        "encrypted": {"type": "boolean", "description": "every record is sealed under a key of its own"},
+        "expires": {"type": ["number", "null"], "description": "seconds that records are kept unless they say other"},
+        "expired": {**COUNT, "description": "due, in no answer, and not yet erased"},
     },
-    ("name", "dim", "metric", "records"),
+    ("name", "dim", "metric", "records", "encrypted", "expires", "expired"),
 )
 RECORDS = object_of(
     {
@@ -94,6 +98,13 @@ FORGOTTEN = object_of(
         "receipt": {"anyOf": [RECEIPT, {"type": "null"}]},
         "ids": {**IDS, "description": "of a dry run: what would go"},
         "missing": {**IDS, "description": "of a dry run: what is not there"},
+        "collections": {
+            "type": "object",
+            "additionalProperties": COUNT,
+            "description": "of a dry run everywhere: records in each collection",
+        },
+        "holds": {**COUNT, "description": "of a dry run everywhere: legal holds in the way"},
+        "blocked_since": {"type": ["string", "null"], "description": "of a dry run everywhere"},
     },
     ("records", "receipt"),
 )

@@ -26,6 +26,8 @@ class Settings:
     """What the server does, with the defaults. `check` says what does not fit together."""
 
     folder: Path  # of `lethevec.connect`
+    cluster: str | None = None  # where Ray is: serve the cluster whose members keep their files below `folder`
+    cluster_name: str = "default"  # which, where there are several
     state: Path | None = None  # keys, audit log, request numbers; FOLDER-server unless given
     host: str = "127.0.0.1"
     port: int = 8765
@@ -45,6 +47,9 @@ class Settings:
     burst: int = 100  # requests that may come at once where there is a rate
     drain: float = 10.0  # seconds that a stop waits for requests in flight
     expire_every: float = 60.0  # seconds between two looks for records that are due; 0: never
+    console: bool = True  # /console, for people
+    session_idle: float = 900.0  # seconds without anything done after which a session of the console ends
+    session_longest: float = 28_800.0  # seconds after which it ends in any case
     cors: tuple[str, ...] = ()  # origins that browsers may call from
     chroma: bool = True  # /api/v2
     allow_reset: bool = False  # POST /api/v2/reset, which erases everything
@@ -72,6 +77,8 @@ class Settings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ParameterError(f"{name}: expected a number from {low} to {high}, got {value}")
+        if self.cluster is not None and self.workers:
+            raise ParameterError("workers: expected 0 with a cluster, whose members are the processes that read")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("tls_cert, tls_key: expected both or neither, got one of them")
         if self.log not in ("all", "errors", "none"):
@@ -111,6 +118,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("burst", 1, 1_000_000),
     ("drain", 0, 3600),
     ("expire_every", 0, 86400),
+    ("session_idle", 1, 86400),
+    ("session_longest", 1, 7 * 86400),
 )
 
 
@@ -188,7 +197,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
                 return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
             if isinstance(value, bool):
                 return value
-        if kind == "str" and isinstance(value, str):
+        if kind.startswith("str") and isinstance(value, str):
             return value
         if kind == "int" and not isinstance(value, bool | float):
             return int(value)

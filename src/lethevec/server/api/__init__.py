@@ -1,7 +1,7 @@
 """The operations of `/v1`, by what they are about."""
 
 from ..calls import Operation
-from . import collections, erasure, operation, proof, records, searching
+from . import access, collections, erasure, operation, overview, proof, records, searching
 
 __all__ = ["OPERATIONS"]
 
@@ -10,7 +10,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *searching.OPERATIONS,
     *records.OPERATIONS,
     *collections.OPERATIONS,
+    *overview.OPERATIONS,
     *erasure.OPERATIONS,
     *proof.OPERATIONS,
+    *access.OPERATIONS,
     *operation.OPERATIONS,
 )

@@ -18,7 +18,16 @@ _ONE = "/v1/collections/{collection}"
 
 def describe(name: str, collection: Any) -> dict[str, Any]:
     """What a collection is."""
-    return {"name": name, "dim": collection.dim, "metric": collection.metric, "records": len(collection)}
+    retention = collection.retention
+    return {
+        "name": name,
+        "dim": collection.dim,
+        "metric": collection.metric,
+        "records": len(collection),
+        "encrypted": collection.encrypted,
+        "expires": None if retention is None else retention.total_seconds(),
+        "expired": collection.expired(),
+    }
 
 
 async def _list(call: Call) -> Answer:
@@ -50,16 +59,33 @@ async def _make(call: Call) -> Answer:
     if fields.boolean(body, "encrypt"):
         options["encrypt"] = True
     if "expires" in body:
-        seconds = fields.number(body, "expires")
-        try:
-            options["expires"] = None if seconds is None else timedelta(seconds=seconds)
-        except (OverflowError, ValueError):
-            raise Problem(422, "field", "expires: expected seconds of up to 1,000 years") from None
+        options["expires"] = _duration(body)
     there = name in core.db.collections()
     if there and not fields.boolean(body, "exist_ok"):
         raise Problem(409, "collection", "name: expected a new one; exist_ok opens one that is there")
     collection = await core.write(name, lambda: core.db.collection(name, **options))
     return Answer(describe(name, collection), 200 if there else 201)
+
+
+def _duration(body: dict[str, Any]) -> timedelta | None:
+    seconds = fields.number(body, "expires")
+    try:
+        return None if seconds is None else timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise Problem(422, "field", "expires: expected seconds of up to 1,000 years") from None
+
+
+async def _retention(call: Call) -> Answer:
+    core = call.core
+    core.collection(call)
+    assert call.collection is not None
+    name = call.collection
+    body = await call.json()
+    if "expires" not in body:
+        raise Problem(422, "field", "expires: expected seconds, or null for records that are kept for ever")
+    duration = _duration(body)
+    collection = await core.write(name, lambda: core.db.collection(name, expires=duration))
+    return Answer(describe(name, collection))
 
 
 async def _describe(call: Call) -> Answer:
@@ -147,6 +173,20 @@ OPERATIONS = (
         audited=False,
         answer=schemas.COLLECTION,
         statuses=(404,),
+    ),
+    Operation(
+        "POST",
+        _ONE + "/retention",
+        "retention",
+        "write",
+        "Say how long records of a collection are kept that are added from now on and do not say it themselves.",
+        _retention,
+        writes=True,
+        body=schemas.object_of(
+            {"expires": {"type": ["number", "null"], "description": "seconds, or null for ever"}}, ("expires",)
+        ),
+        answer=schemas.COLLECTION,
+        statuses=(404, 422),
     ),
     Operation(
         "POST",

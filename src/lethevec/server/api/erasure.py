@@ -41,12 +41,15 @@ async def _forget(call: Call) -> Answer:
         call.facts["ids"] = core.audit.ids(ids)
     if fields.boolean(body, "ignore_unknown"):
         arguments["ignore_unknown"] = True
+    elsewhere = fields.mapping(body, "elsewhere")
     if fields.boolean(body, "dry_run"):
         would = await core.read(call.collection, lambda: collection.forget(**arguments, dry_run=True))
         call.facts["dry_run"] = True
         return Answer({"records": would.records, "receipt": None, "ids": would.ids, "missing": would.missing})
     timeout = core.settings.timeout
-    receipt = await core.erase(call.collection, lambda: collection.forget(**arguments, timeout=timeout))
+    receipt = await core.erase(
+        call.collection, lambda: collection.forget(**arguments, elsewhere=elsewhere, timeout=timeout)
+    )
     return receipt_answer(call, receipt)
 
 
@@ -59,15 +62,22 @@ async def _forget_everywhere(call: Call) -> Answer:
     for name in ("block", "ignore_unknown"):
         if fields.boolean(body, name):
             arguments[name] = True
+    elsewhere = fields.mapping(body, "elsewhere")
     if fields.boolean(body, "dry_run"):
-
-        def count() -> int:
-            return sum(core.db.collection(name).count(subject=subject) for name in core.db.collections())
-
+        held = await core.read(None, lambda: core.db.held(subject))
         call.facts["dry_run"] = True
-        return Answer({"records": await core.read(None, count), "receipt": None})
+        return Answer(
+            {
+                "records": held.records,
+                "receipt": None,
+                "collections": held.collections,
+                "holds": len(held.holds),
+                "blocked_since": held.blocked_since,
+            }
+        )
     return receipt_answer(
-        call, await core.erase(None, lambda: core.db.forget(**arguments, timeout=core.settings.timeout))
+        call,
+        await core.erase(None, lambda: core.db.forget(**arguments, elsewhere=elsewhere, timeout=core.settings.timeout)),
     )
 
 
@@ -78,6 +88,23 @@ async def _access(call: Call) -> Answer:
     held = await core.read(None, lambda: core.db.access(subject))
     call.facts["records"] = len(held)
     return Answer(held.to_dict())
+
+
+async def _held(call: Call) -> Answer:
+    core = call.core
+    subject = fields.needed_text(await call.json(), "subject")
+    call.facts["subject"] = core.audit.subject(subject)
+    held = await core.read(None, lambda: core.db.held(subject))
+    call.facts["records"] = held.records
+    return Answer(
+        {
+            "records": held.records,
+            "collections": held.collections,
+            "receipts": [receipt.fields for receipt in held.receipts],
+            "holds": [asdict(hold) for hold in held.holds],
+            "blocked_since": held.blocked_since,
+        }
+    )
 
 
 async def _expire(call: Call) -> Answer:
@@ -111,10 +138,12 @@ async def _lift(call: Call) -> Answer:
 
 async def _holds(call: Call) -> Answer:
     core = call.core
-    subject = fields.text(await call.json(), "subject")
+    body = await call.json()
+    subject = fields.text(body, "subject")
+    names = fields.boolean(body, "names", True)
     if subject is not None:
         call.facts["subject"] = core.audit.subject(subject)
-    found = await core.read(None, lambda: core.db.holds(subject))
+    found = await core.read(None, lambda: core.db.holds(subject, names=names))
     return Answer({"holds": [asdict(hold) for hold in found]})
 
 
@@ -133,6 +162,13 @@ def _fencing(method: str) -> Callable[[Call], Awaitable[Answer]]:
 
 _IGNORE = {"type": "boolean", "description": "records that are not there are no error"}
 _DRY = {"type": "boolean", "description": "say what would go, and erase nothing"}
+_ELSEWHERE = {
+    "type": "object",
+    "additionalProperties": {"type": ["integer", "null"], "minimum": 0},
+    "propertyNames": {"pattern": "^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"},
+    "maxProperties": 100,
+    "description": "what you erased outside, for the receipt to state: entries in each place, or null if none were",
+}
 _HELD = schemas.object_of({"receipt": schemas.RECEIPT}, ("receipt",))
 _HOLD = schemas.object_of(
     {
@@ -156,6 +192,7 @@ _ACCESS = schemas.object_of(
     ("subject", "collections", "receipts", "holds", "blocked_since"),
 )
 _REASON = {"type": "string", "minLength": 1}
+_COUNTS = {"type": "object", "additionalProperties": schemas.COUNT, "description": "records in each collection"}
 
 OPERATIONS = (
     Operation(
@@ -174,6 +211,7 @@ OPERATIONS = (
                 "where": schemas.WHERE,
                 "dry_run": _DRY,
                 "ignore_unknown": _IGNORE,
+                "elsewhere": _ELSEWHERE,
             }
         ),
         answer=schemas.FORGOTTEN,
@@ -195,6 +233,7 @@ OPERATIONS = (
                 "dry_run": _DRY,
                 "ignore_unknown": _IGNORE,
                 "block": {"type": "boolean", "description": "refuse later writes for this person"},
+                "elsewhere": _ELSEWHERE,
             },
             ("subject",),
         ),
@@ -212,6 +251,28 @@ OPERATIONS = (
         everywhere=True,
         body=schemas.object_of({"subject": schemas.SUBJECT}, ("subject",)),
         answer=_ACCESS,
+        statuses=(404, 422),
+    ),
+    Operation(
+        "POST",
+        "/v1/held",
+        "held",
+        "read",
+        "How many records of a person each collection holds, and what `access` says beside records.",
+        _held,
+        sealed=True,
+        everywhere=True,
+        body=schemas.object_of({"subject": schemas.SUBJECT}, ("subject",)),
+        answer=schemas.object_of(
+            {
+                "records": schemas.COUNT,
+                "collections": _COUNTS,
+                "receipts": {"type": "array", "items": schemas.RECEIPT},
+                "holds": {"type": "array", "items": _HOLD},
+                "blocked_since": {"type": ["string", "null"]},
+            },
+            ("records", "collections", "receipts", "holds", "blocked_since"),
+        ),
         statuses=(404, 422),
     ),
     Operation(
@@ -266,8 +327,14 @@ OPERATIONS = (
         "The holds in force, of one person or all.",
         _holds,
         everywhere=True,
-        body=schemas.object_of({"subject": schemas.SUBJECT}),
+        body=schemas.object_of(
+            {
+                "subject": schemas.SUBJECT,
+                "names": {"type": "boolean", "default": True, "description": "say whose they are; tries every subject"},
+            }
+        ),
         answer=schemas.object_of({"holds": {"type": "array", "items": _HOLD}}, ("holds",)),
+        statuses=(409,),
     ),
     *(
         Operation(

@@ -6,12 +6,13 @@ from lethevec.errors import LethevecError
 
 from .. import schemas
 from ..calls import Answer, Call, Operation
-from ..metrics import CONTENT_TYPE
+from ..metrics import CONTENT_TYPE, summary
 from ..problems import Problem
 from ..processes import merged_metrics
 
 __all__ = ["OPERATIONS"]
 
+_TOTALS = ("pending_erasures", "in_flight", "request_bytes", "erased_records", "expired_records")
 _OK = schemas.object_of({"status": {"const": "ok"}}, ("status",))
 
 
@@ -31,11 +32,20 @@ async def _ready(call: Call) -> Answer:
 
 
 async def _metrics(call: Call) -> Answer:
+    return Answer(await _gathered(call), kind=CONTENT_TYPE.encode())
+
+
+async def _live(call: Call) -> Answer:
+    return Answer(summary(await _gathered(call)))
+
+
+async def _gathered(call: Call) -> bytes:
+    """The metrics of all processes."""
     core = call.core
     texts = [await core.read(None, core.own_metrics)]
     if core.control is not None:
         texts += await core.control.others_metrics()
-    return Answer(merged_metrics(texts), kind=CONTENT_TYPE.encode())
+    return merged_metrics(texts)
 
 
 async def _openapi(call: Call) -> Answer:
@@ -67,6 +77,40 @@ OPERATIONS = (
         audited=False,
         everywhere=True,
         kind="text/plain",
+    ),
+    Operation(
+        "GET",
+        "/v1/metrics",
+        "live",
+        "describe",
+        "The same as JSON, of all processes together, with latencies by route.",
+        _live,
+        audited=False,
+        everywhere=True,
+        answer=schemas.object_of(
+            {
+                "routes": {
+                    "type": "array",
+                    "items": schemas.object_of(
+                        {
+                            "route": {"type": "string"},
+                            "requests": schemas.COUNT,
+                            "errors": {**schemas.COUNT, "description": "answers with a status from 400 on"},
+                            "seconds": {"type": "number", "description": "of all its requests together"},
+                            **{name: {"type": ["number", "null"]} for name in ("p50_ms", "p90_ms", "p99_ms")},
+                        },
+                        ("route", "requests", "errors", "seconds", "p50_ms", "p90_ms", "p99_ms"),
+                    ),
+                },
+                "processes": {"type": "array", "items": {"type": "string"}},
+                "records": {"type": "object", "additionalProperties": schemas.COUNT},
+                **dict.fromkeys(
+                    ("pending_erasures", "in_flight", "request_bytes", "erased_records", "expired_records"),
+                    schemas.COUNT,
+                ),
+            },
+            ("routes", "processes", "records", "pending_erasures", "in_flight"),
+        ),
     ),
     Operation(
         "GET",

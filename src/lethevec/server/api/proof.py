@@ -9,8 +9,6 @@ from typing import Any
 
 import orjson
 
-import lethevec
-
 from .. import fields, schemas
 from ..audit import read_log
 from ..calls import Answer, Call, Operation
@@ -33,24 +31,50 @@ def _number(text: str | None, default: int, name: str) -> int:
 async def _receipts(call: Call) -> Answer:
     core = call.core
     given = call.query()
-    after = _number(given.get("after"), -1, "after")
-    limit = min(_number(given.get("limit"), 1000, "limit"), 1000)
-    chain = await core.read(None, lambda: core.db.receipts(all_kinds=True))
-    page = [receipt for receipt in chain if receipt.sequence > after][: max(1, limit)]
-    more = bool(page) and page[-1].sequence < chain[-1].sequence
-    return Answer({"receipts": [receipt.fields for receipt in page], "next": page[-1].sequence if more else None})
+    limit = max(1, min(_number(given.get("limit"), 1000, "limit"), 1000))
+    order = given.get("order", "oldest")
+    if order not in ("oldest", "newest"):
+        raise Problem(400, "query", "order: expected oldest or newest")
+    brief = given.get("brief", "false")
+    if brief not in ("true", "false"):
+        raise Problem(400, "query", "brief: expected true or false")
+    part = {"limit": limit + 1}
+    if order == "newest":
+        part["before"] = _number(given.get("after"), 1 << 62, "after")
+    else:
+        part["after"] = _number(given.get("after"), -1, "after")
+    found = await core.read(None, lambda: core.db.chain(**part))
+    page = found[:limit]
+    following = page[-1].sequence if len(found) > limit else None
+    shown = [receipt.fields for receipt in page]
+    if brief == "true":
+        shown = [_brief(receipt) for receipt in shown]
+    return Answer({"receipts": shown, "next": following})
+
+
+def _brief(receipt: dict[str, Any]) -> dict[str, Any]:
+    """Without the tags of what was erased: one for each record, which is most of a long receipt."""
+    for part in receipt.get("collections", []):
+        part.pop("erased", None)
+    return receipt
+
+
+async def _receipt(call: Call) -> Answer:
+    core = call.core
+    number = _number(call.params["number"], 0, "number")
+    found = await core.read(None, lambda: core.db.chain(after=number - 1, limit=1))
+    if not found or found[0].sequence != number:
+        raise Problem(404, "receipt", "number: expected that of a receipt")
+    return Answer({"receipt": found[0].fields})
 
 
 async def _verify(call: Call) -> Answer:
     core = call.core
     body = await call.json()
     given = body.get("receipt")
-    if type(given) is str:
-        receipt = lethevec.Receipt.from_json(given)
-    elif type(given) is dict:
-        receipt = lethevec.Receipt(given)
-    else:
+    if type(given) not in (str, dict):
         raise Problem(422, "field", "receipt: expected a receipt, as JSON or as text")
+    receipt = core.db.receipt_of(given)
     arguments: dict[str, Any] = {}
     ids = fields.ids(body, core.settings.max_batch, needed=False)
     if ids is not None:
@@ -59,8 +83,21 @@ async def _verify(call: Call) -> Answer:
     if subject is not None:
         arguments["subject"] = subject
         call.facts["subject"] = core.audit.subject(subject)
+    if fields.boolean(body, "quick"):
+        if ids is not None:
+            raise Problem(422, "field", "quick: expected no ids beside it")
+        arguments["quick"] = True
     report = await core.read(None, lambda: core.db.verify(receipt, **arguments))
     return Answer({"good": bool(report), **asdict(report)})
+
+
+async def _verify_chain(call: Call) -> Answer:
+    core = call.core
+    body = await call.json()
+    after = fields.integer(body, "after", -1, -1, 1 << 60)
+    limit = fields.integer(body, "limit", 1000, 1, 10_000)
+    report, following = await core.read(None, lambda: core.db.verify_chain(after=after, limit=limit))
+    return Answer({"good": bool(report), **asdict(report), "next": following})
 
 
 async def _key(call: Call) -> Answer:
@@ -74,7 +111,7 @@ async def _erasure(call: Call) -> Answer:
 
     def look() -> tuple[int, list[int]]:
         pending = core.db.pending_erasures()
-        return pending, [receipt.sequence for receipt in core.db.receipts() if receipt.sequence > number]
+        return pending, [receipt.sequence for receipt in core.db.chain(after=number, limit=1000) if receipt.erases]
 
     pending, done = await core.read(None, look)
     if pending:
@@ -96,6 +133,21 @@ async def _entries(call: Call) -> AsyncIterator[bytes]:
 
 
 _PAGE = {"after": {"type": "integer", "minimum": 0}, "limit": {"type": "integer", "minimum": 1}}
+_REPORT: dict[str, schemas.Schema] = {
+    "good": {"type": "boolean"},
+    "checks": {
+        "type": "array",
+        "items": schemas.object_of(
+            {
+                "name": {"type": "string"},
+                "passed": {"type": ["boolean", "null"]},
+                "detail": {"type": "string"},
+            }
+        ),
+    },
+    "proves": {"type": "array", "items": {"type": "string"}},
+    "leaves_open": {"type": "array", "items": {"type": "string"}},
+}
 
 OPERATIONS = (
     Operation(
@@ -103,10 +155,14 @@ OPERATIONS = (
         "/v1/receipts",
         "receipts",
         "proof",
-        "The chain of receipts, oldest first.",
+        "The chain of receipts, oldest or newest first, page by page.",
         _receipts,
         everywhere=True,
-        query=_PAGE,
+        query={
+            **_PAGE,
+            "order": {"enum": ["oldest", "newest"]},
+            "brief": {"type": "boolean", "description": "without the tags of what was erased"},
+        },
         answer=schemas.object_of(
             {
                 "receipts": {"type": "array", "items": schemas.RECEIPT},
@@ -114,6 +170,17 @@ OPERATIONS = (
             },
             ("receipts", "next"),
         ),
+    ),
+    Operation(
+        "GET",
+        "/v1/receipts/{number}",
+        "receipt",
+        "proof",
+        "One receipt, by its number.",
+        _receipt,
+        everywhere=True,
+        answer=schemas.object_of({"receipt": schemas.RECEIPT}, ("receipt",)),
+        statuses=(400, 404),
     ),
     Operation(
         "POST",
@@ -128,28 +195,34 @@ OPERATIONS = (
                 "receipt": {"anyOf": [schemas.RECEIPT, {"type": "string"}]},
                 "ids": schemas.IDS,
                 "subject": schemas.SUBJECT,
+                "quick": {"type": "boolean", "description": "signature, chain and subject alone; reads no records"},
             },
             ("receipt",),
         ),
+        answer=schemas.object_of(_REPORT, ("good", "checks")),
+        statuses=(422,),
+    ),
+    Operation(
+        "POST",
+        "/v1/verify/chain",
+        "verify chain",
+        "proof",
+        "Check the chain of receipts, part by part: order, links, every signature.",
+        _verify_chain,
+        everywhere=True,
+        body=schemas.object_of(
+            {
+                "after": {"type": "integer", "minimum": -1, "description": "the last one that was checked"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 1000},
+            }
+        ),
         answer=schemas.object_of(
             {
-                "good": {"type": "boolean"},
-                "checks": {
-                    "type": "array",
-                    "items": schemas.object_of(
-                        {
-                            "name": {"type": "string"},
-                            "passed": {"type": ["boolean", "null"]},
-                            "detail": {"type": "string"},
-                        }
-                    ),
-                },
-                "proves": {"type": "array", "items": {"type": "string"}},
-                "leaves_open": {"type": "array", "items": {"type": "string"}},
+                **_REPORT,
+                "next": {"type": ["integer", "null"], "description": "give it as `after` for the next part"},
             },
-            ("good", "checks"),
+            ("good", "checks", "next"),
         ),
-        statuses=(422,),
     ),
     Operation(
         "GET",

@@ -19,12 +19,12 @@ from .. import fields, schemas
 from ..calls import Answer, Call, Operation
 from ..problems import Problem
 
-__all__ = ["OPERATIONS", "record_lines"]
+__all__ = ["CHOICE", "INCLUDE", "OPERATIONS", "record_lines", "records_content", "selection"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 LINES = "application/x-ndjson"
 _PAGE = 1000  # records that a long answer reads at a time
-_INCLUDE = ("vectors", "subjects", "payloads", "expires")
+INCLUDE = ("vectors", "subjects", "payloads", "expires")
 
 
 def _columns(call: Call, body: dict[str, Any], collection: Any) -> dict[str, Any]:
@@ -53,13 +53,6 @@ def _columns(call: Call, body: dict[str, Any], collection: Any) -> dict[str, Any
     return arguments
 
 
-def _wipe(arguments: dict[str, Any]) -> None:
-    """Overwrite the vectors of a request. The bytes that they were read from are Python's to free."""
-    vectors = arguments.get("vectors")
-    if isinstance(vectors, np.ndarray) and vectors.flags.writeable:
-        vectors.fill(0)
-
-
 def _putting(method: str) -> Callable[[Call], Any]:
     async def put(call: Call) -> Answer:
         collection = call.core.collection(call)
@@ -78,8 +71,8 @@ async def _changed(call: Call, change: Callable[..., Any], arguments: dict[str, 
         do = call.core.erase if "erase_old" in arguments else call.core.write
         receipt = await do(call.collection, lambda: change(**arguments))
     finally:
-        _wipe(arguments)
-    if not isinstance(receipt, lethevec.Receipt):
+        fields.wipe_vectors(arguments.get("vectors"))
+    if receipt is None:
         return Answer({"records": len(arguments["ids"])})
     call.facts["receipt"] = receipt.sequence
     await call.core.erased()
@@ -209,7 +202,7 @@ def _payload(value: Any) -> Any:
         raise Problem(422, "arrow", "payload: expected JSON objects") from None
 
 
-def _selection(call: Call, body: dict[str, Any]) -> dict[str, Any]:
+def selection(call: Call, body: dict[str, Any]) -> dict[str, Any]:
     """`where` and `subject`, as far as they were given."""
     chosen: dict[str, Any] = {}
     where = fields.mapping(body, "where")
@@ -235,8 +228,8 @@ async def _get(call: Call) -> Answer:
     body = await call.json()
     limits = core.settings
     ids = fields.ids(body, limits.max_batch, needed=False)
-    include = fields.names(body, "include", _INCLUDE, ("subjects", "payloads"))
-    chosen = _selection(call, body)
+    include = fields.names(body, "include", INCLUDE, ("subjects", "payloads"))
+    chosen = selection(call, body)
     base64_vectors = body.get("encoding") == "base64"
     if ids is not None:
         if chosen or "after" in body or "limit" in body:
@@ -281,7 +274,7 @@ async def _ids(call: Call) -> Answer:
     core = call.core
     collection = core.collection(call)
     body = await call.json()
-    chosen = _selection(call, body)
+    chosen = selection(call, body)
     limit = fields.integer(body, "limit", core.settings.max_batch, 1, core.settings.max_batch)
     after = _after(body)
     found = await core.read(call.collection, lambda: collection.get(limit=limit, after=after, **chosen))
@@ -292,13 +285,13 @@ async def _ids(call: Call) -> Answer:
 
 async def _count(call: Call) -> Answer:
     collection = call.core.collection(call)
-    chosen = _selection(call, await call.json())
+    chosen = selection(call, await call.json())
     return Answer({"records": await call.core.read(call.collection, lambda: collection.count(**chosen))})
 
 
 async def _export(call: Call) -> Answer:
     collection = call.core.collection(call)
-    chosen = _selection(call, await call.json())
+    chosen = selection(call, await call.json())
     # A filter that cannot be used is refused here: once a stream has begun, nothing can be refused.
     await call.core.read(call.collection, partial(collection.get, limit=1, **chosen))
     return Answer(stream=record_lines(call, collection, chosen), kind=LINES.encode())
@@ -340,7 +333,7 @@ _PUT = schemas.object_of(
     },
     ("ids",),
 )
-_CHOICE = {"where": schemas.WHERE, "subject": schemas.SUBJECT}
+CHOICE = {"where": schemas.WHERE, "subject": schemas.SUBJECT}
 _DONE = schemas.object_of({"records": schemas.COUNT}, ("records",))
 _CHANGED = schemas.object_of({"records": schemas.COUNT, "receipt": schemas.RECEIPT}, ("records",))
 _AFTER = {"after": schemas.ID, "limit": {"type": "integer", "minimum": 1}}
@@ -417,10 +410,10 @@ OPERATIONS = (
         body=schemas.object_of(
             {
                 "ids": schemas.IDS,
-                **_CHOICE,
+                **CHOICE,
                 **_AFTER,
-                "include": {"type": "array", "items": {"enum": list(_INCLUDE)}},
-                "encoding": {"enum": ["json", "base64"], "description": "of vectors in the answer"},
+                "include": {"type": "array", "items": {"enum": list(INCLUDE)}},
+                "encoding": schemas.ENCODING,
             }
         ),
         answer=schemas.RECORDS,
@@ -433,7 +426,7 @@ OPERATIONS = (
         "read",
         "Ids alone, as `get` would give them.",
         _ids,
-        body=schemas.object_of({**_CHOICE, **_AFTER}),
+        body=schemas.object_of({**CHOICE, **_AFTER}),
         answer=schemas.object_of(
             {"ids": schemas.IDS, "next": {"anyOf": [schemas.ID, {"type": "null"}]}}, ("ids", "next")
         ),
@@ -446,7 +439,7 @@ OPERATIONS = (
         "read",
         "How many records there are, or how many a filter and a subject choose.",
         _count,
-        body=schemas.object_of(_CHOICE),
+        body=schemas.object_of(CHOICE),
         answer=_DONE,
         statuses=(404, 422),
     ),
@@ -458,7 +451,7 @@ OPERATIONS = (
         "Whole records as JSON lines, streamed.",
         _export,
         sealed=True,
-        body=schemas.object_of(_CHOICE),
+        body=schemas.object_of(CHOICE),
         kind=LINES,
         statuses=(404, 422),
     ),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import lethevec
 
 from .. import fields, schemas
+from ..bodies import take_vectors
 from ..calls import Answer, Call, Operation
+from ..fields import F32, wipe_vectors
 from ..problems import Problem
 
 __all__ = ["OPERATIONS"]
@@ -18,69 +21,111 @@ __all__ = ["OPERATIONS"]
 RAW = "application/octet-stream"
 _SHORT = 4  # queries that are answered at once, without a thread
 _INCLUDE = ("subjects", "payloads")
+_MAX_AT_ONCE = 256 << 10  # bytes; more are many vectors, or very long ones
+_MANY = 1000  # sets of options that are remembered
 
 
-def _options(call: Call) -> dict[str, Any]:
-    """With a raw body, the options are in the query string, which names no person. They are often the same."""
-    raw: bytes = call.scope["query_string"]
-    known = _KNOWN.get(raw)
-    if known is not None:
-        return known
+class _Asked(NamedTuple):
+    """What a search is to do, apart from its vectors."""
+
+    k: int
+    include: tuple[str, ...]
+    options: dict[str, Any]  # of `Collection.search`
+
+
+#: Options as they were read before, by the text that they came in. It names no person: texts with a filter or a subject
+#: are not remembered.
+_known: dict[bytes, _Asked] = {}
+
+
+def _remember(text: bytes, asked: _Asked) -> None:
+    if len(_known) > _MANY:
+        _known.clear()
+    _known[text] = asked
+
+
+def _read(call: Call, raw: bytes, dim: int) -> tuple[F32, _Asked]:
+    """Vectors and options. With a raw body the options are in the query string."""
+    if call.content_type == RAW:
+        query: bytes = call.scope["query_string"]
+        return fields.floats(raw, dim), _known.get(query) or _from_query(call, query)
+    taken = take_vectors(raw, ("vector", "vectors"), dim) if call.is_json else None
+    if taken is None:
+        body = call.read_json(raw)
+        return fields.vectors(body.get("vectors", body.get("vector")), dim), _options(call, body)
+    vectors, rest = taken
+    asked = _known.get(rest)
+    if asked is None:
+        body = call.read_json(rest)
+        if "vectors" in body and "vector" in body:  # which of them was it?
+            body = call.read_json(raw)
+            return fields.vectors(body["vectors"], dim), _options(call, body)
+        asked = _options(call, body)
+        if "where" not in asked.options and "subject" not in asked.options:
+            _remember(rest, asked)
+    return vectors, asked
+
+
+def _from_query(call: Call, query: bytes) -> _Asked:
     given = call.query()
+    body: dict[str, Any] = {}
     try:
-        options: dict[str, Any] = {"k": int(given.get("k", "10"))}
+        if "k" in given:
+            body["k"] = int(given["k"])
         for name in ("effort", "radius"):
             if name in given:
-                options[name] = float(given[name])
+                body[name] = float(given[name])
     except ValueError:
         raise Problem(400, "query", "query string: expected numbers for k, effort and radius") from None
-    options["include"] = [part for part in given.get("include", ",".join(_INCLUDE)).split(",") if part]
-    if len(_KNOWN) > 1000:
-        _KNOWN.clear()
-    _KNOWN[raw] = options
-    return options
+    if "include" in given:
+        body["include"] = [part for part in given["include"].split(",") if part]
+    asked = _options(call, body)
+    _remember(query, asked)
+    return asked
 
 
-_KNOWN: dict[bytes, dict[str, Any]] = {}
+def _options(call: Call, body: dict[str, Any]) -> _Asked:
+    limits = call.core.settings
+    given = {
+        "where": fields.mapping(body, "where"),
+        "subject": fields.text(body, "subject"),
+        "radius": fields.number(body, "radius"),
+        "effort": fields.number(body, "effort"),
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    k = fields.integer(body, "k", min(10, limits.max_k), 1, limits.max_k)
+    return _Asked(k, fields.names(body, "include", _INCLUDE, _INCLUDE), options)
+
+
+def _prepared(call: Call, raw: bytes) -> tuple[F32, _Asked, Callable[[], lethevec.Hits]]:
+    """Everything is checked, and the search is ready to run."""
+    core = call.core
+    collection = core.collection(call)
+    queries, asked = _read(call, raw, collection.dim)
+    if len(queries) > core.settings.max_queries:
+        raise Problem(413, "batch", f"vectors: expected at most {core.settings.max_queries} in one search")
+    if "subject" in asked.options:
+        call.facts["subject"] = core.audit.subject(asked.options["subject"])
+    call.facts["queries"] = len(queries)
+    return queries, asked, lambda: collection.search(queries, asked.k, **asked.options)
 
 
 async def _search(call: Call) -> Answer:
-    core = call.core
-    collection = core.collection(call)
-    limits = core.settings
-    dim = collection.dim
-    raw = await call.body()
-    where = subject = None
-    if call.content_type == RAW:
-        body = _options(call)
-        queries = fields.floats(raw, dim)
-    else:
-        body = call.read_json(raw)
-        given = body.get("vectors", body.get("vector"))
-        queries = fields.vectors(given, dim)
-        where = fields.mapping(body, "where")
-        subject = fields.text(body, "subject")
-    k = fields.integer(body, "k", min(10, limits.max_k), 1, limits.max_k)
-    effort = fields.number(body, "effort")
-    radius = fields.number(body, "radius")
-    include = fields.names(body, "include", _INCLUDE, _INCLUDE)
-    if len(queries) > limits.max_queries:
-        raise Problem(413, "batch", f"vectors: expected at most {limits.max_queries} in one search")
-    options: dict[str, Any] = {}
-    if where is not None:
-        options["where"] = where
-    if subject is not None:
-        options["subject"] = subject
-        call.facts["subject"] = core.audit.subject(subject)
-    if radius is not None:
-        options["radius"] = radius
-    if effort is not None:
-        options["effort"] = effort
-    hits = await core.read(
-        call.collection, lambda: collection.search(queries, k, **options), short=len(queries) <= _SHORT
-    )
-    call.facts["queries"] = len(queries)
-    return Answer(hits_content(hits, include))
+    queries, asked, run = _prepared(call, await call.body())
+    hits = await call.core.read(call.collection, run, short=len(queries) <= _SHORT)
+    wipe_vectors(queries)
+    return Answer(hits_content(hits, asked.include))
+
+
+def _search_at_once(call: Call, raw: bytes) -> Answer | None:
+    if len(raw) > _MAX_AT_ONCE or call.core.writing(call.collection):
+        return None
+    queries, asked, run = _prepared(call, raw)
+    if len(queries) > _SHORT:
+        return None
+    hits = run()
+    wipe_vectors(queries)
+    return Answer(hits_content(hits, asked.include))
 
 
 def hits_content(hits: lethevec.Hits, include: tuple[str, ...]) -> dict[str, Any]:
@@ -109,6 +154,7 @@ OPERATIONS = (
         "read",
         "The k nearest records to each vector, nearest first.",
         _search,
+        at_once=_search_at_once,
         body=schemas.object_of(
             {
                 "vectors": schemas.VECTORS,

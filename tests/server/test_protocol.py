@@ -1,0 +1,259 @@
+"""The shorter way of a search past ASGI: it answers what the usual way answers, whatever arrives in whichever parts."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+
+import pytest
+
+from lethevec.server.audit import read_log
+
+from .conftest import fill
+
+SEARCH = "/v1/collections/books/search"
+
+
+def request(path, content, *more, method="POST"):
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    head = [f"{method} {path} HTTP/1.1", "host: localhost", "content-type: application/json", *more]
+    return "\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body
+
+
+class Caller:
+    """A connection, as bytes."""
+
+    def __init__(self, server):
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        self._got = b""
+
+    def send(self, data):
+        self._socket.sendall(data)
+
+    def answer(self):
+        """Status, headers and content of the next answer; None at the end of the connection."""
+        while b"\r\n\r\n" not in self._got:
+            if not self._more():
+                return None
+        head, _, rest = self._got.partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+        size = int(headers["content-length"])
+        while len(rest) < size:
+            assert self._more()
+            rest = self._got.partition(b"\r\n\r\n")[2]
+        self._got = rest[size:]
+        assert headers.pop("date").endswith(" gmt")
+        return int(lines[0].split()[1]), headers, json.loads(rest[:size])
+
+    def _more(self):
+        data = self._socket.recv(1 << 16)
+        self._got += data
+        return bool(data)
+
+    def close(self):
+        self._socket.close()
+
+
+@pytest.fixture
+def caller(server):
+    made = Caller(server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def warm(server, caller):
+    """A connection whose searches go the shorter way."""
+    caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}))
+    assert caller.answer()[0] == 200
+    caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}))
+    assert caller.answer()[0] == 200
+    assert at_once(server) == 1
+    return caller
+
+
+def at_once(server):
+    """How many requests the protocol has answered by itself: they make no task, so uvicorn has no cycle for them."""
+    return server.core.counted
+
+
+@pytest.fixture(autouse=True)
+def _counting(monkeypatch):
+    """Count what is done at once."""
+    from lethevec.server.calls import Endpoint
+    from lethevec.server.core import Core
+
+    monkeypatch.setattr(Core, "counted", 0, raising=False)
+    whole = Endpoint.at_once
+
+    def counting(self, *given):
+        answer = whole(self, *given)
+        self._core.counted += answer is not None
+        return answer
+
+    monkeypatch.setattr(Endpoint, "at_once", counting)
+
+
+ASKED = [
+    {"vector": [0, 0], "k": 2},
+    {"vectors": [[0, 0], [9, 9]], "k": 3, "include": []},
+    {"vector": [0, 0], "where": {"year": {"$gt": 1990}}},
+    {"vector": [0, 0], "subject": "alice"},
+    {"vector": [0, 0], "radius": 1.5, "effort": 2},
+    {"vectors": "AAAAAAAAAAA=", "k": 2},
+    {"vector": [0], "k": 2},
+    {"vector": [0, "x"], "k": 2},
+    {"vector": [0, 0], "k": 0},
+    {"vector": [0, 0], "what": 1},
+    {"vector": [0, 0], "where": {"year": {"$what": 1}}},
+    {"vectors": [[0, 0]] * 9, "k": 1},
+    {},
+    b"{",
+    b'{"vector":[1,2]} and more',
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: str(asked)[:40])
+def test_both_ways_give_the_same_answer(server, asked):
+    usual, shorter = Caller(server), Caller(server)
+    try:
+        usual.send(request(SEARCH + "?", asked))  # another URL: never routed before
+        expected = usual.answer()
+        shorter.send(request(SEARCH, {"vector": [0, 0], "k": 1}) + request(SEARCH, asked))
+        assert shorter.answer()[0] == 200
+        shorter.send(request(SEARCH, asked))
+        for _ in range(2):
+            answer = shorter.answer()
+            assert answer == expected
+    finally:
+        usual.close()
+        shorter.close()
+
+
+def test_other_content_goes_both_ways_too(server, warm):
+    for kind in ("text/plain", "application/octet-stream"):
+        head = f"content-type: {kind}"
+        for path in (SEARCH + "?k=2", SEARCH + "?k=2", SEARCH + "?k=2&", SEARCH + "?k=two", SEARCH + "?k=two"):
+            body = bytes(8)
+            text = f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{head}\r\ncontent-length: 8\r\n\r\n".encode()
+            warm.send(text + body)
+        answers = [warm.answer() for _ in range(5)]
+        assert answers[0] == answers[1] == answers[2]
+        assert answers[3] == answers[4]
+        assert [answer[0] for answer in answers] == ([415] * 5 if kind == "text/plain" else [200] * 3 + [400] * 2)
+
+
+def test_in_whichever_parts_it_arrives(server, warm):
+    whole = request(SEARCH, {"vector": [0, 0.5], "k": 2})
+    warm.send(whole)
+    expected = warm.answer()
+    for cut in range(1, len(whole), 3):
+        warm.send(whole[:cut])
+        time.sleep(0.001)
+        warm.send(whole[cut:])
+        assert warm.answer() == expected, cut
+
+
+def test_many_at_once_are_answered_in_their_order(server, warm):
+    asked = []
+    for place in range(30):
+        if place % 7 == 3:
+            asked.append((request("/v1/collections/books/count", {}), {"records": 5}))
+        else:
+            asked.append((request(SEARCH, {"vector": [0, place % 4], "k": 1, "include": []}), None))
+    before = at_once(server)
+    warm.send(b"".join(one for one, _ in asked))
+    for place, (_, expected) in enumerate(asked):
+        status, _, content = warm.answer()
+        assert status == 200
+        assert content == expected if expected else content["ids"] == [[max(1, place % 4)]]
+    assert at_once(server) > before
+
+
+def test_while_a_write_goes_on_it_goes_the_usual_way(server, warm, monkeypatch):
+    monkeypatch.setattr(server.core, "writing", lambda collection: True)
+    before = at_once(server)
+    warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
+    assert warm.answer()[2] == {"ids": [[1]], "distances": [[1.0]]}
+    assert at_once(server) == before
+
+
+def test_a_caller_that_closes_or_speaks_an_older_language(server, warm):
+    warm.send(request(SEARCH, {"vector": [0, 0], "k": 1}, "connection: close"))
+    status, headers, _ = warm.answer()
+    assert (status, headers["connection"]) == (200, "close")
+    assert warm.answer() is None
+    old = Caller(server)
+    old.send(request(SEARCH, {"vector": [0, 0], "k": 1}).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert old.answer()[0] == 200
+    assert old.answer() is None
+    old.close()
+
+
+def test_what_is_not_http_is_refused(server, warm):
+    warm.send(
+        b"POST " + SEARCH.encode() + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx"
+    )
+    warm.send(b"\0\1\2\3 nothing\r\n\r\n")
+    data = warm._socket.recv(1000)
+    assert data.startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_in_chunks(server, warm):
+    lines = [f"POST {SEARCH} HTTP/1.1", "host: localhost", "content-type: application/json"]
+    head = "\r\n".join([*lines, "transfer-encoding: chunked", "", ""])
+    body = b'{"vector": [0, 0], "k": 1}'
+    parts = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5], body[5:9], body[9:]))
+    warm.send(head.encode() + parts + b"0\r\n\r\n")
+    assert warm.answer()[2]["ids"] == [[1]]
+
+
+def test_a_dropped_collection_is_gone_at_once(server, warm):
+    server.call("DELETE", "/v1/collections/books").raise_for_status()
+    warm.send(request(SEARCH, {"vector": [0, 0], "k": 1}))
+    assert warm.answer()[0] == 404
+
+
+def test_idle_connections_are_closed(start):
+    server = start()
+    fill(server)
+    server._server.config.timeout_keep_alive = 0.5
+    caller = Caller(server)
+    begin = time.monotonic()
+    for _ in range(6):  # each within the time, together longer
+        caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}))
+        assert caller.answer()[0] == 200
+        time.sleep(0.15)
+    assert caller.answer() is None
+    assert time.monotonic() - begin < 15
+    caller.close()
+
+
+def test_keys_rates_and_the_log_count_the_same(start, make_key, tmp_path):
+    reader, eraser = make_key("reader"), make_key("eraser")
+    admin = make_key("admin")
+    server = start(rate=0.001, burst=8)
+    fill(server, admin)
+    caller = Caller(server)
+    ways = ((reader, 200), (reader, 200), (eraser, 403), ("lv_nothing", 401))
+    for key, expected in ways:
+        for _ in range(3):
+            caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}, f"authorization: Bearer {key}"))
+            status, headers, _ = caller.answer()
+            assert status == expected
+            assert headers["x-content-type-options"] == "nosniff"
+            assert ("www-authenticate" in headers) == (expected == 401)
+    for _ in range(3):  # the burst of eight ends
+        caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}, f"authorization: Bearer {reader}"))
+    assert [caller.answer()[0] for _ in range(3)] == [200, 200, 429]
+    caller.close()
+    text = server.call("GET", "/metrics", key=admin).text
+    counts = {status: float(n) for status, n in re.findall(r'answers_total{.*/search",status="(\d+)"} (\S+)', text)}
+    assert counts == {"200": 8, "403": 3, "401": 3, "429": 1}
+    server.stop()
+    searches = [entry for entry in read_log(tmp_path / "people-server") if entry.get("do") == "search"]
+    assert [entry["status"] for entry in searches] == [200] * 6 + [403] * 3 + [401] * 3 + [200, 200, 429]
+    assert at_once(server) == 14
