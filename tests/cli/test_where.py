@@ -67,3 +67,54 @@ def test_search_and_export_by_a_filter(store, tmp_path):
     assert run("export", store, str(tmp_path / "a.jsonl"), "--where", '{"n": {"$gte": 8}}').exit_code == 0
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 2
     assert run("export", store, str(tmp_path / "b.lethe"), "--where", '{"n": 1}').exit_code == 1
+
+
+def test_ids(store):
+    assert run("ids", store, "--where", '{"n": {"$lt": 4}}', "--subject", "ann").stdout == "0\n2\n"
+    assert [json.loads(line) for line in run("ids", store, "--json").stdout.splitlines()] == list(range(10))
+    assert run("ids", store, "--where", '{"n": {"$above": 1}}').exit_code == 1
+
+
+def test_update(store):
+    assert run("update", store, "3", "4", "--payload", '{"seen": true}', "--merge").exit_code == 0
+    done = run("update", store, "--where", '{"n": {"$gte": 8}}', "--payload", "null", "--subject", "", "--json")
+    assert json.loads(done.stdout)["updated"] == 2
+    assert run("update", store, "0", "--subject", "eve").exit_code == 0
+    with lethevec.open(store) as db:
+        assert [record.payload for record in db.get([2, 3, 4])] == [
+            {"n": 2},
+            {"n": 3, "seen": True},
+            {"n": 4, "seen": True},
+        ]
+        assert [(record.payload, record.subject) for record in db.get([8, 9])] == [(None, None)] * 2
+        assert db.get([0])[0].subject == "eve"
+        before = db.digest()
+    for wrong, code in (
+        (("3", "--payload", "[1]"), 1),
+        (("3", "--payload", "{"), 1),
+        (("99", "--payload", "{}"), 1),
+        (("3",), 2),
+        (("--payload", "{}"), 2),
+        (("3", "--where", "{}", "--payload", "{}"), 2),
+    ):
+        assert run("update", store, *wrong).exit_code == code
+    with lethevec.open(store) as db:
+        assert db.digest() == before
+
+
+def test_upsert(store, tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.write_text(
+        '{"id": 3, "vector": [5, 5]}\n{"id": 50, "vector": null}\n'
+        '{"id": 51, "vector": [1, 1], "expires": "2150-01-01"}\n'
+    )
+    assert json.loads(run("upsert", store, str(path), "--json").stdout)["written"] == 3
+    with lethevec.open(store) as db:
+        assert db.get([3])[0].payload is None
+        assert db.get([50])[0].vector is None
+        assert db.get([51])[0].expires.year == 2150
+        before = db.digest()
+    path.write_text('{"id": 4, "vector": [5, 5]}\n{"id": 5, "vector": [5, 5, 5]}\n')
+    assert run("upsert", store, str(path)).exit_code == 1
+    with lethevec.open(store) as db:
+        assert db.digest() == before

@@ -9,7 +9,7 @@ import click
 import lethevec
 from lethevec.errors import ErasureIncompleteError, LethevecError, MissingDependencyError
 
-from . import about, agents, collections, erasure, proof, records, running, searching, serving
+from . import about, agents, cluster, collections, erasure, proof, records, running, searching, serving
 
 __all__ = ["Failure", "cli"]
 
@@ -64,6 +64,6 @@ def cli() -> None:
     """
 
 
-for _module in (records, searching, erasure, collections, proof, about, serving, agents, running):
+for _module in (records, searching, erasure, collections, proof, about, serving, cluster, agents, running):
     for _command in _module.COMMANDS:
         cli.add_command(_command)

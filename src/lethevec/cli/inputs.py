@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,12 +50,7 @@ class Input:
                     raise ParameterError(
                         f"--first-id: expected only with files that have no ids, got {name}, which has"
                     )
-                yield {
-                    "vectors": records.vectors,
-                    "ids": ids,
-                    "subjects": self._subjects(records),
-                    "payloads": _payloads(name, records.payloads),
-                }
+                yield from datasets.batches_of(name, replace(records, subjects=self._subjects(records)), ids, time.time)
 
     def total(self) -> int | None:
         """How many records there are, where the files tell without being read."""
@@ -71,9 +66,9 @@ class Input:
         if name == WORDS:
             return bundled_words(self.batch)
         if name == "-":
-            return datasets.iter_stream(sys.stdin.buffer, self.format, batch=self.batch, key=self.key)
+            return datasets.iter_stream(sys.stdin.buffer, self.format, batch=self.batch, key=self.key, bare=True)
         path = datasets.download(name[1:]) if name.startswith(":") else Path(name)
-        return datasets.iter_records(path, batch=self.batch, key=self.key)
+        return datasets.iter_records(path, batch=self.batch, key=self.key, bare=True)
 
     def _subjects(self, records: datasets.Records) -> list[str | None] | None:
         if records.subjects is None:
@@ -95,26 +90,9 @@ def bundled_words(batch: int) -> Iterator[datasets.Records]:
         )
 
 
-def _payloads(name: str, payloads: list[Any] | None) -> list[dict[str, Any] | None] | None:
-    return None if payloads is None else [_payload(name, payload) for payload in payloads]
-
-
-def _payload(name: str, payload: Any) -> dict[str, Any] | None:
-    """A JSON object, which text formats write as text."""
-    if payload is None or payload in ("", b""):
-        return None
-    value = payload
-    if isinstance(payload, str | bytes):
-        try:
-            value = json.loads(payload)
-        except (ValueError, RecursionError):
-            value = payload
-    if not isinstance(value, dict):
-        raise FormatError(f"{name}: expected payloads that are JSON objects, got {payload!r:.60}")
-    return value
-
-
 def read_queries(name: str, source: Input) -> Iterator[np.ndarray[Any, np.dtype[np.float32]]]:
     """The vectors of a file, in batches."""
     for batch in replace(source, names=[name], first_id=None):
+        if batch["vectors"] is None:
+            raise FormatError(f"{name}: expected a vector in every row, got some without")
         yield batch["vectors"]

@@ -21,7 +21,7 @@ from lethevec._store.export_arrays import VECTORS_ALONE
 from lethevec._store.exporting import SUFFIXES, write_records
 from lethevec.errors import FileError, InputError, ParameterError
 
-from .command import command, json_option, keys_option, open_store, parse_where, store_argument, where_option
+from .command import command, json_option, keys_option, open_store, parse_id, parse_where, store_argument, where_option
 from .inputs import Input, format_option, key_option
 from .moving import collection_option, fields_options, from_option, move_in
 from .output import note, print_fields, print_json
@@ -65,7 +65,7 @@ def _with_source(settings: dict[str, Any]) -> dict[str, Any]:
         "graph": lethevec.Graph,
         "auto": lethevec.Auto,
     }
-    own = {one.name for kind in kinds.values() for one in fields(kind)} - {"pivots"}
+    own = {one.name for kind in kinds.values() for one in fields(kind)} - {"pivots", "graph", "optimize"}
     given = {name: value for name, value in settings.items() if name in own}
     rest = {name: value for name, value in settings.items() if name not in own}
     if not given:
@@ -74,8 +74,9 @@ def _with_source(settings: dict[str, Any]) -> dict[str, Any]:
     if name not in kinds:
         return rest  # which says what is wrong with it
     if name == "auto":
-        least = {"pivots_from": given.pop("pivots_from")} if "pivots_from" in given else {}
-        return {**rest, "source": lethevec.Auto(**least, pivots=lethevec.Pivots(**given))}
+        auto: dict[str, Any] = {one: given.pop(one) for one in ("pivots_from", "graph_from") if one in given}
+        auto |= {"optimize": rest.pop("optimize")} if "optimize" in rest else {}
+        return {**rest, "source": lethevec.Auto(**auto, pivots=lethevec.Pivots(**given))}
     return {**rest, "source": kinds[name](**given)}
 
 
@@ -83,13 +84,18 @@ def open_for_adding(
     path: Path, keys: Path | None, batches: Iterator[dict[str, Any]], metric: str | None, index: dict[str, Any] | None
 ) -> tuple[lethevec.Store, Iterator[dict[str, Any]]]:
     """The store, made if need be with the dimension of the first batch; and all batches."""
-    first = next(batches)
-    dim = first["vectors"].shape[1]
+    first: list[dict[str, Any]] = []
+    dim = None
+    for one in batches:  # those of records without a vector say nothing about the dimension
+        first.append(one)
+        if one["vectors"] is not None:
+            dim = one["vectors"].shape[1]
+            break
     try:
         store = open_store(path, keys, write=True, dim=dim, metric=metric, index=index)
     except TypeError as error:  # an unknown name among the settings
         raise ParameterError(f"--index: expected settings that an index has, got others ({error})") from None
-    return store, chain([first], batches)
+    return store, chain(first, batches)
 
 
 def report(as_json: bool, path: Path, store: lethevec.Store, verb: str, count: int, seconds: float) -> None:
@@ -316,9 +322,10 @@ def merge(db: lethevec.Store, part: dict[str, Any], *, replace: bool) -> int:
 
     def some(wanted: bool) -> dict[str, Any]:
         places = [place for place, known in enumerate(there) if known is wanted]
-        picked: dict[str, Any] = {"ids": [ids[place] for place in places], "vectors": part["vectors"][places]}
-        for name in ("subjects", "payloads"):
-            if part[name] is not None:
+        vectors = None if part["vectors"] is None else part["vectors"][places]
+        picked: dict[str, Any] = {"ids": [ids[place] for place in places], "vectors": vectors}
+        for name in ("subjects", "payloads", "expires"):
+            if part.get(name) is not None:
                 picked[name] = [part[name][place] for place in places]
         return picked
 
@@ -373,4 +380,100 @@ def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None)
     return 0 if receipt is None else receipt.records
 
 
-COMMANDS = [add, export, import_]
+@command(
+    "upsert",
+    """
+    lethevec add words.lethe :words
+    lethevec export words.lethe - | lethevec upsert words.lethe -
+    """,
+)
+@store_argument
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@key_option
+@format_option
+@click.option("--subject", help="Whose data it is, for records that do not say.")
+@batch_option
+@keys_option
+@json_option
+def upsert(
+    store: Path,
+    files: tuple[str, ...],
+    key: str | None,
+    format: str,
+    subject: str | None,
+    batch: int,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Add records from files to STORE, or put them in the place of those with the same ids; all or nothing.
+
+    Of a record that is replaced nothing stays: what the file does not say is gone. FILE is what `add` takes; records
+    without ids are numbered from 0 on.
+    """
+    begin = time.perf_counter()
+    count = 0
+    with open_store(store, keys, write=True) as db:
+        with db.transaction():
+            for part in Input(files, format, key, batch, None, subject):
+                db.upsert(part.pop("vectors"), **part)
+                count += len(part["ids"])
+        report(as_json, store, db, "written", count, time.perf_counter() - begin)
+
+
+@command(
+    "update",
+    """
+    lethevec add words.lethe :words
+    lethevec update words.lethe paris --payload '{"seen": true}' --merge
+    """,
+)
+@store_argument
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@where_option
+@click.option("--payload", help="The new payload, a JSON object; null takes it off.")
+@click.option("--merge", is_flag=True, help="Keep the fields that the new payload does not have.")
+@click.option("--subject", help="The new subject; an empty one takes it off.")
+@keys_option
+@json_option
+def update(
+    store: Path,
+    ids: tuple[str, ...],
+    where: str | None,
+    payload: str | None,
+    merge: bool,
+    subject: str | None,
+    keys: Path | None,
+    as_json: bool,
+) -> None:
+    """Replace payload or subject of records of STORE: those with these IDs, or those that pass --where."""
+    condition = parse_where(where)
+    if bool(ids) == (condition is not None):
+        raise click.UsageError("expected either ID... or --where")
+    if payload is None and subject is None:
+        raise click.UsageError("expected --payload or --subject, or both")
+    begin = time.perf_counter()
+    changes: dict[str, Any] = {}
+    if payload is not None:
+        changes["payloads"] = _payload(payload)
+    if subject is not None:
+        changes["subjects"] = subject or None
+    with open_store(store, keys, write=True) as db:
+        with db.transaction():
+            given = [parse_id(db, text) for text in ids] if ids else db.ids(condition)
+            if isinstance(changes.get("payloads"), dict):
+                changes["payloads"] = [changes["payloads"]] * len(given)
+            db.update(ids=given, merge=merge, **changes)
+        report(as_json, store, db, "updated", len(given), time.perf_counter() - begin)
+
+
+def _payload(text: str) -> dict[str, Any] | None:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"--payload: expected a JSON object, got {text!r:.60} ({error})") from None
+    if given is not None and not isinstance(given, dict):
+        raise ParameterError(f"--payload: expected a JSON object or null, got {text!r:.60}")
+    return given
+
+
+COMMANDS = [add, upsert, update, export, import_]

@@ -322,4 +322,25 @@ def get(
     print_table(["id", "subject", "payload"], rows)
 
 
-COMMANDS = [search, get, count, tune]
+@command(
+    "ids",
+    """
+    lethevec add words.lethe :words
+    lethevec ids words.lethe --where '{"rank": {"$lte": 10}}'
+    """,
+)
+@store_argument
+@where_option
+@click.option("--subject", help="Only records of this subject.")
+@keys_option
+@json_option
+def ids(store: Path, where: str | None, subject: str | None, keys: Path | None, as_json: bool) -> None:
+    """List the ids of STORE, or of those records that pass --where or belong to a --subject, in their order."""
+    condition = parse_where(where)
+    with open_store(store, keys) as db:
+        found = db.ids(condition, subject=subject)
+    for id in found:
+        click.echo(json.dumps(id, ensure_ascii=False) if as_json else id)
+
+
+COMMANDS = [search, get, count, ids, tune]

@@ -45,6 +45,7 @@ def _server(name: str) -> Any:
     """,
 )
 @_folder
+@click.option("--cluster", metavar="ADDRESS", help="Serve a cluster on the Ray at ADDRESS; FOLDER is its members'.")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="Settings in a TOML file.")
 @_state
 @click.option("--host", help="Address to listen on (127.0.0.1).")

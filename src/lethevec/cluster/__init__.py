@@ -1,0 +1,87 @@
+"""A cluster: collections over many machines, whose erasures are complete when the last copy is gone.
+
+`connect` gives what `lethevec.connect` gives, over members that Ray runs. It needs the extra `ray`.
+
+| module | job |
+|---|---|
+| `buckets` | which of 1,024 buckets an id belongs to, and which shard a bucket |
+| `wiping`, `sealing`, `messages`, `calling` | what travels: sealed, of one form, with errors of ours |
+| `epoch`, `keeping`, `registry` | what everybody agrees on, and where it changes; numbers and leases |
+| `records`, `ledger`, `member` | one copy of a shard, on one node's disk |
+| `receipts` | the combined receipt, and its verification offline |
+| `driver` | questions to one member of each shard, writes to all |
+| `erasing`, `catching_up`, `rebalancing` | erasures, members that were away, buckets that move |
+| `collection`, `database`, `connecting` | the public calls |
+| `engine`, `loading`, `serving` | Ray, Ray Data and Ray Serve: the only modules that import them |
+| `local` | a cluster in one process, for tests and drills |
+| `planning` | how many machines, and what latency |
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import ParameterError
+from .collection import ClusterCollection
+from .connecting import open_cluster
+from .database import ClusterDatabase
+from .receipts import ClusterReceipt, verify, verify_part
+
+__all__ = ["ClusterCollection", "ClusterDatabase", "ClusterReceipt", "connect", "verify", "verify_part"]
+
+
+def connect(
+    address: str | None = None,
+    *,
+    folder: str | os.PathLike[str],
+    shards: int | None = None,
+    replicas: int | None = None,
+    name: str = "default",
+    secret: str | os.PathLike[str] | None = None,
+    read_only: bool = False,
+    takeover: bool = False,
+    timeout: float = 30.0,
+    lease: float = 3.0,
+    term: float = 10.0,
+) -> ClusterDatabase:
+    """Join the cluster of that name on Ray, or make it: then `shards` is needed, and `replicas` is 1 unless given.
+
+    `address` is that of Ray ("auto", "10.0.0.1:6379"); None takes the Ray that this process is connected to, or finds
+    it. `folder` is a path on every node's own disk, below which members keep their files. `secret` is a path on every
+    node and here, of the file with the cluster's secret (FOLDER/NAME.secret unless given); where it is missing here, a
+    new cluster gets a new one, which has to be on the other nodes too before members start there.
+
+    One driver writes; others are opened with `read_only`. A writer that died holds its term for `term` seconds, and
+    `takeover` does not wait. `lease` is how many seconds a member that is cut off may still answer: a write or an
+    erasure without it takes as long.
+    """
+    from .engine import RayLauncher, RayTransport, ray_module
+    from .sealing import Secret
+
+    if not isinstance(name, str) or not name.isascii() or not name.replace("-", "").isalnum():
+        raise ParameterError(f"name: expected letters, digits and -, got {name!r:.80}")
+    if not 0.2 <= lease <= 3600 or not lease <= term <= 86400:
+        raise ParameterError(f"lease, term: expected seconds, 0.2 <= lease <= term, got {lease!r} and {term!r}")
+    place = Path(folder).absolute()
+    secret_path = place / f"{name}.secret" if secret is None else Path(secret).absolute()
+    known = Secret.load(secret_path) if shards is None or secret_path.exists() else Secret.create(secret_path)
+    ray = ray_module()
+    if not ray.is_initialized():
+        options: dict[str, Any] = {"namespace": "lethevec", "log_to_driver": False, "configure_logging": False}
+        ray.init(address=address or "auto", **options)
+    launcher = RayLauncher(name, str(place), str(secret_path), lease=lease, term=term, timeout=timeout)
+    db = open_cluster(
+        launcher,
+        RayTransport(name),
+        name,
+        known,
+        shards=shards,
+        replicas=replicas,
+        read_only=read_only,
+        takeover=takeover,
+        timeout=timeout,
+    )
+    db.place = {"cluster": name, "secret": str(secret_path)}
+    return db

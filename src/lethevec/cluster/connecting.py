@@ -1,0 +1,75 @@
+"""Making a cluster, or finding it: what `connect` does once it knows how to reach and start members."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..errors import ParameterError, UnavailableError, UnknownIdError
+from .calling import Caller, Transport, UnreachableError
+from .database import ClusterDatabase
+from .driver import Driver, Launcher
+from .registry import REGISTRY
+from .sealing import Secret
+
+__all__ = ["open_cluster"]
+
+_MOST = 512
+
+
+def open_cluster(
+    launcher: Launcher,
+    transport: Transport,
+    cluster: str,
+    secret: Secret,
+    *,
+    shards: int | None = None,
+    replicas: int | None = None,
+    read_only: bool = False,
+    takeover: bool = False,
+    timeout: float = 30.0,
+    watch: bool = True,
+) -> ClusterDatabase:
+    """Join a cluster; with `shards`, make it if it is not there."""
+    for name, value in (("shards", shards), ("replicas", replicas)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST):
+            raise ParameterError(f"{name}: expected a whole number from 1 to {_MOST}, got {value!r:.40}")
+    launcher.start_registry()
+    caller = Caller(transport, cluster, secret, timeout=timeout)
+    status = _status(caller, timeout)
+    if not status["made"]:
+        if shards is None or read_only:
+            raise UnknownIdError(f"cluster {cluster!r}: expected one that is there, got none; shards= makes a new one")
+        disks = launcher.disks()
+        copies = 1 if replicas is None else replicas
+        if copies > len(disks):
+            raise ParameterError(
+                f"replicas: expected at most one for each of {len(disks)} disks, got {copies}: copies on one disk "
+                "are lost together"
+            )
+        head: dict[str, Any] = {"disks": disks, "shards": shards, "replicas": copies}
+        caller.call(REGISTRY, "found", head, timeout=timeout)
+    driver = Driver(caller, launcher, read_only=read_only, takeover=takeover, timeout=timeout)
+    if shards is not None and len(set(driver.epoch.buckets)) != shards:
+        driver.close()
+        raise ParameterError(
+            f"shards: expected {len(set(driver.epoch.buckets))}, with which the cluster was made, got {shards}; "
+            "`lethevec cluster rebalance --shards` changes that"
+        )
+    try:
+        return ClusterDatabase(driver, watch=watch)
+    except BaseException:
+        driver.close()
+        raise
+
+
+def _status(caller: Caller, timeout: float) -> dict[str, Any]:
+    """What the registry says, which may be starting."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return caller.call(REGISTRY, "status", {}, timeout=max(1.0, deadline - time.monotonic())).head
+        except UnreachableError as error:
+            if time.monotonic() >= deadline:
+                raise UnavailableError(f"cluster: expected the registry to answer, got nothing ({error})") from None
+            time.sleep(0.1)

@@ -1,0 +1,411 @@
+"""A driver: what a program that uses a cluster has in its process. It asks members, and one of all drivers writes.
+
+**Questions** go to one member of each shard, the one that has been the fastest; where it takes longer than usual, the
+next one is asked as well, and the first answer counts. An answer is put together from one epoch alone.
+
+**Writes** go to every live member of a shard, in turn with other writes to it. A member that does not answer, or fails
+where another does not, is set away before the write is acknowledged.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Protocol
+
+from .._forgetting.keys import AuditKey
+from ..errors import InputError, LethevecError, ServerError, StoreLockedError, UnavailableError, UnsupportedError
+from .buckets import bucket_of
+from .calling import Caller, Pending, RefusalError, UnreachableError
+from .epoch import Epoch, MemberEntry
+from .messages import Array, Message
+from .registry import REGISTRY
+
+__all__ = ["Driver", "Launcher"]
+
+_LEAST_HEDGE = 0.003  # seconds before a second member is asked
+_FIRST_HEDGE = 0.05  # while it is not known how fast a member is
+_REST = 1.0  # seconds that a member is left alone after it did not answer
+_SHORT = 1.5  # seconds for a new session with a member that may be gone
+
+
+class Launcher(Protocol):
+    """Starts the registry and members where their files are."""
+
+    def disks(self) -> list[str]:
+        """Where members may be."""
+        ...
+
+    def start_registry(self) -> None:
+        """Start the registry unless it runs."""
+        ...
+
+    def start_member(self, entry: MemberEntry) -> None:
+        """Start a member unless it runs."""
+        ...
+
+    def stop_member(self, name: str) -> None:
+        """End a member for good; its files stay."""
+        ...
+
+
+class _StaleError(Exception):
+    """The epoch has changed, or nobody could answer yet: look again."""
+
+
+class Driver:
+    """The connection of one program to a cluster. Threads may share it."""
+
+    def __init__(
+        self, caller: Caller, launcher: Launcher, *, read_only: bool, takeover: bool = False, timeout: float = 30.0
+    ) -> None:
+        """Join the cluster, which is there; as the one that writes unless `read_only`."""
+        self.caller = caller
+        self.launcher = launcher
+        self.read_only = read_only
+        self.timeout = timeout
+        self.name = secrets.token_hex(8)
+        self.closed = False
+        joined = self._join({"write": not read_only, "takeover": takeover, "driver": self.name})
+        self.epoch = Epoch.from_dict(joined["epoch"])
+        self.term = self.epoch.term
+        self.bucket_key = bytes.fromhex(joined["bucket_key"])
+        self.audit = AuditKey(joined["audit"]["id"], bytes.fromhex(joined["audit"]["key"]))
+        self.public_key = bytes.fromhex(joined["public_key"])
+        self._beat = float(joined["term_seconds"]) / 5
+        self._epoch_lock = threading.Lock()
+        self._locks: dict[int, threading.RLock] = {}
+        self._locks_lock = threading.Lock()
+        self._times: dict[str, deque[float]] = {}
+        self._resting: dict[str, float] = {}
+        self.counts: dict[str, int] = {"questions": 0, "hedged": 0, "writes": 0, "erasures": 0, "set_away": 0}
+        self.lost_term = False
+
+    # --- The registry ------------------------------------------------------------------------------------------------
+
+    def _join(self, head: Mapping[str, Any]) -> dict[str, Any]:
+        """Join; a term that nobody renews (its driver has died) is waited for, as long as the timeout allows."""
+        deadline = time.monotonic() + self.timeout
+        renewals: int | None = None
+        while True:
+            try:
+                return self._registry("join", head)
+            except StoreLockedError:
+                known = int(self._registry("status", {})["renewals"])
+                renewals = known if renewals is None else renewals
+                if known > renewals + 1 or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _registry(self, op: str, head: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """Ask the registry; it may be starting, so try for a while."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            try:
+                return self.caller.call(REGISTRY, op, head, timeout=max(1.0, deadline - time.monotonic())).head
+            except UnreachableError as error:
+                if time.monotonic() >= deadline:
+                    raise UnavailableError(f"cluster: expected the registry to answer, got nothing ({error})") from None
+                time.sleep(0.1)
+            except RefusalError as error:
+                if error.reason == "term":
+                    self.lost_term = True
+                    raise StoreLockedError(
+                        "cluster: expected to be the driver that writes, got a newer one that has taken over"
+                    ) from None
+                raise
+
+    def registry(self, op: str, head: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Ask the registry in this driver's term; an epoch in the answer is taken up."""
+        answer = self._registry(op, {**(head or {}), "term": self.term}, timeout)
+        if answer.get("epoch") is not None:
+            self.adopt(Epoch.from_dict(answer["epoch"]))
+        return answer
+
+    def adopt(self, epoch: Epoch) -> None:
+        """Take an epoch up if it is newer. After an erasure by somebody else, sessions end here too."""
+        with self._epoch_lock:
+            if epoch.version <= self.epoch.version:
+                return
+            if epoch.erasures != self.epoch.erasures:
+                self.caller.forget_keys()
+            self.epoch = epoch
+
+    def refresh(self) -> None:
+        """Ask for the epoch in force."""
+        answer = self._registry("epoch", {"version": self.epoch.version})
+        if "epoch" in answer:
+            self.adopt(Epoch.from_dict(answer["epoch"]))
+
+    def beat(self) -> None:
+        """What a driver does now and then: keep its term, and see what others have changed."""
+        with suppress(UnavailableError, StoreLockedError):
+            if self.read_only:
+                self.refresh()
+            else:
+                answer = self.registry("term", timeout=self._beat)
+                if answer["version"] != self.epoch.version:
+                    self.refresh()
+
+    @property
+    def beat_seconds(self) -> float:
+        """How often that has to be."""
+        return self._beat
+
+    def close(self) -> None:
+        """Give the term back, and forget all keys."""
+        if self.closed:
+            return
+        self.closed = True
+        if not self.read_only and not self.lost_term:
+            with suppress(UnavailableError, StoreLockedError, LethevecError, RefusalError):
+                self._registry("leave", {"term": self.term}, 3.0)
+        self.caller.forget_keys()
+
+    def require_writer(self) -> None:
+        """Refuse changes by a reader."""
+        if self.closed:
+            raise UnsupportedError("cluster: expected an open connection, got one that was closed")
+        if self.read_only:
+            raise UnsupportedError(
+                "cluster: expected a driver that writes, got one that was opened with read_only=True"
+            )
+
+    # --- Where things are --------------------------------------------------------------------------------------------
+
+    def shard_of(self, id: int | str, epoch: Epoch | None = None) -> int:
+        """The shard that an id belongs to."""
+        return (epoch or self.epoch).buckets[bucket_of(id, self.bucket_key)]
+
+    def shards(self, epoch: Epoch | None = None) -> list[int]:
+        """The shards that have buckets."""
+        return sorted(set((epoch or self.epoch).buckets))
+
+    @contextmanager
+    def writing(self, shards: Iterable[int]) -> Iterator[None]:
+        """Hold the turn to write to these shards."""
+        with ExitStack() as stack:
+            for shard in sorted(set(shards)):
+                with self._locks_lock:
+                    lock = self._locks.setdefault(shard, threading.RLock())
+                stack.enter_context(lock)
+            yield
+
+    # --- Questions ---------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        op: str,
+        head: Mapping[str, Any],
+        arrays: Sequence[Array] = (),
+        *,
+        by_shard: Callable[[Epoch], Mapping[int, Mapping[str, Any]]] | None = None,
+        timeout: float | None = None,
+    ) -> dict[int, Message]:
+        """One answer from each shard. `by_shard` says which are asked, and what each is asked beside `head`."""
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        self.counts["questions"] += 1
+        while True:
+            epoch = self.epoch
+            wanted = {shard: {} for shard in self.shards(epoch)} if by_shard is None else by_shard(epoch)
+            try:
+                return self._fan_out(epoch, op, head, arrays, wanted, deadline)
+            except _StaleError as error:
+                if time.monotonic() >= deadline:
+                    raise UnavailableError(
+                        f"cluster: expected a member of every shard to answer within the timeout, got none: {error}"
+                    ) from None
+                self.refresh()
+
+    def _fan_out(
+        self,
+        epoch: Epoch,
+        op: str,
+        head: Mapping[str, Any],
+        arrays: Sequence[Array],
+        wanted: Mapping[int, Mapping[str, Any]],
+        deadline: float,
+    ) -> dict[int, Message]:
+        candidates = {shard: self._by_speed(epoch, shard) for shard in wanted}
+        under_way: dict[Any, tuple[int, str, float, Pending]] = {}
+        hedges: dict[int, float] = {}
+        answers: dict[int, Message] = {}
+
+        def begin(shard: int) -> bool:
+            """Ask the next member of a shard."""
+            while candidates[shard]:
+                name = candidates[shard].pop(0)
+                full = {**head, **wanted[shard], "version": epoch.version}
+                begun = time.monotonic()
+                try:
+                    pending = self.caller.start(name, op, full, arrays, _SHORT)
+                except (UnreachableError, ServerError):
+                    self._rest(name)
+                    continue
+                under_way[pending.handle] = (shard, name, begun, pending)
+                hedges[shard] = begun + self._hedge(name)
+                return True
+            hedges.pop(shard, None)
+            return any(entry[0] == shard for entry in under_way.values())
+
+        for shard in wanted:
+            if not begin(shard):
+                self._wait_a_little(deadline)
+                raise _StaleError(f"shard {shard} has no member that answers")
+        while len(answers) < len(wanted):
+            now = time.monotonic()
+            if now >= deadline:
+                missing = sorted(set(wanted) - set(answers))
+                raise _StaleError(f"shards {missing} did not answer in time")
+            nearest = min((at for shard, at in hedges.items() if shard not in answers), default=deadline)
+            # To wait for all at once is cheaper than for each. Where a second member was asked, the first counts.
+            every = len(under_way) == len(wanted) - len(answers)
+            ready = self.caller.transport.wait(list(under_way), max(0.0, min(nearest, deadline) - now), every=every)
+            for handle, content in zip(ready, self.caller.transport.results(ready), strict=True):
+                shard, name, begun, pending = under_way.pop(handle)
+                if shard in answers:
+                    continue
+                try:
+                    answers[shard] = self.caller.finish(pending, max(0.1, deadline - time.monotonic()), content)
+                    self._note_time(name, time.monotonic() - begun)
+                except UnreachableError:
+                    self._rest(name)
+                except RefusalError as error:
+                    if error.reason == "version":
+                        self._wait_a_little(deadline, 0.002)
+                        raise _StaleError(f"{name} knows another epoch") from None
+                    self._rest(name, 0.1)
+                if shard not in answers and not begin(shard):
+                    self._wait_a_little(deadline)
+                    raise _StaleError(f"shard {shard} has no member that answers")
+            if not ready:
+                now = time.monotonic()
+                for shard in [shard for shard, at in hedges.items() if shard not in answers and at <= now]:
+                    hedges.pop(shard)
+                    if candidates[shard]:
+                        self.counts["hedged"] += 1
+                        begin(shard)
+        return answers
+
+    def _wait_a_little(self, deadline: float, seconds: float = 0.05) -> None:
+        time.sleep(max(0.0, min(seconds, deadline - time.monotonic())))
+
+    def _by_speed(self, epoch: Epoch, shard: int) -> list[str]:
+        """The live members of a shard, those first that have been fast; who did not answer lately comes last."""
+        now = time.monotonic()
+        names = [member.name for member in epoch.of_shard(shard, "live")]
+        if len(names) == 1:
+            return names
+        return sorted(
+            names, key=lambda name: (self._resting.get(name, 0.0) > now, self._usual(name), secrets.randbelow(8))
+        )
+
+    def _usual(self, name: str) -> float:
+        """About how long a member takes, in steps, so that equally fast ones share the work."""
+        times = self._times.get(name)
+        if not times:
+            return 0.0
+        return float(int(sorted(times)[len(times) // 2] * 500))
+
+    def _hedge(self, name: str) -> float:
+        times = self._times.get(name)
+        if not times or len(times) < 8:
+            return _FIRST_HEDGE
+        return max(_LEAST_HEDGE, 1.5 * sorted(times)[int(0.95 * (len(times) - 1))])
+
+    def _note_time(self, name: str, seconds: float) -> None:
+        self._times.setdefault(name, deque(maxlen=64)).append(seconds)
+
+    def _rest(self, name: str, seconds: float = _REST) -> None:
+        self._resting[name] = time.monotonic() + seconds
+
+    # --- Writes ------------------------------------------------------------------------------------------------------
+
+    def write(self, op: str, parts: Mapping[int, Message], timeout: float | None = None) -> None:
+        """A change of each of these shards, in all of their live members. The caller holds the turns.
+
+        A part is carried out by every live member, or by none that answers afterwards.
+        """
+        self.counts["writes"] += 1
+        failed: list[str] = []
+        refused: LethevecError | None = None
+        lost: list[int] = []
+        outcomes = self.send(
+            op,
+            {member.name: part for shard, part in parts.items() for member in self.epoch.of_shard(shard, "live")},
+            timeout,
+        )
+        for shard in parts:
+            names = [member.name for member in self.epoch.of_shard(shard, "live") if member.name in outcomes]
+            good = [name for name in names if isinstance(outcomes[name], Message)]
+            bad = [name for name in names if name not in good]
+            inputs = [one for name in bad if isinstance(one := outcomes[name], InputError)]
+            errors = [one for name in bad if isinstance(one := outcomes[name], LethevecError)]
+            if good:
+                failed += bad
+            elif inputs and len(inputs) == len(names):
+                refused = inputs[0]  # all agree that it cannot be done
+            elif errors:
+                refused = errors[0]
+                failed += [name for name in bad if outcomes[name] is not refused]
+            else:
+                lost.append(shard)
+        if failed:
+            self.set_away(failed)
+        if refused is not None:
+            raise refused
+        if lost:
+            raise UnavailableError(
+                f"cluster: expected a member of shard {lost[0]} to take the write, got no answer; whether it was "
+                "carried out is not known"
+            )
+
+    def send(
+        self, op: str, parts: Mapping[str, Message], timeout: float | None = None
+    ) -> dict[str, Message | Exception]:
+        """Send changes to members by name; the answer or what went wrong, for each."""
+        seconds = self.timeout if timeout is None else timeout
+        outcomes: dict[str, Message | Exception] = {}
+        left = dict(parts)
+        for attempt in range(6):
+            pending: dict[str, Pending] = {}
+            head = {"term": self.term, "version": self.epoch.version}
+            for name, part in left.items():
+                try:
+                    pending[name] = self.caller.start(name, op, {**part.head, **head}, part.arrays, min(seconds, 5.0))
+                except (UnreachableError, ServerError) as error:
+                    outcomes[name] = error
+            again: dict[str, Message] = {}
+            for name, one in pending.items():
+                try:
+                    outcomes[name] = self.caller.finish(one, seconds)
+                except RefusalError as error:
+                    if error.reason == "term":
+                        self.lost_term = True
+                        raise StoreLockedError(
+                            "cluster: expected to be the driver that writes, got a newer one that has taken over"
+                        ) from None
+                    outcomes[name] = error
+                    if error.reason == "version" and attempt < 5:
+                        again[name] = left[name]
+                except (UnreachableError, LethevecError) as error:
+                    outcomes[name] = error
+            if not again:
+                break
+            # It was not carried out: one of the two does not know the newest epoch yet.
+            self.refresh()
+            for name in again:
+                with suppress(UnreachableError, RefusalError, LethevecError):
+                    self.caller.call(name, "epoch", {"epoch": self.epoch.to_dict()}, timeout=5.0)
+            left = again
+        return outcomes
+
+    def set_away(self, names: Sequence[str], *, fence: bool = False) -> None:
+        """Set members away; when this returns, nothing that they hold is in any answer."""
+        if names:
+            self.counts["set_away"] += len(names)
+            self.registry("away", {"members": list(names), "fence": fence})

@@ -1,0 +1,114 @@
+"""The epoch: what everybody in a cluster has to agree on at one time.
+
+Which shard each bucket belongs to, which members each shard has and in what state, which collections there are, and
+which driver may write (its *term*). Every change gives it the next version. Each question and each write names the
+version that the caller knows, and a member that knows another one refuses: so one answer is never put together from
+two epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..errors import FormatError
+from .buckets import BUCKETS
+
+__all__ = ["STATES", "CollectionEntry", "Epoch", "MemberEntry"]
+
+#: live: it answers. away: it is cut off or behind, and answers nothing. joining: it is new and empty. lost: an operator
+#: has said that it never comes back.
+STATES = ("live", "away", "joining", "lost")
+
+
+@dataclass(frozen=True)
+class MemberEntry:
+    """One copy of a shard: an ordinary folder of collections on one node's disk."""
+
+    name: str
+    shard: int
+    disk: str  # the resource that pins it to where its files are
+    state: str = "joining"
+
+
+@dataclass(frozen=True)
+class CollectionEntry:
+    """A collection. Members know it by its id, which outlives a change of name."""
+
+    id: str
+    name: str
+    dim: int
+    metric: str | None
+    index: dict[str, Any] | None = None
+    encrypt: bool | None = None
+    expires: float | None = None  # seconds that records are kept unless they say otherwise
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One version of it. `erasures` counts those that were begun: when it moves, keys are to be forgotten."""
+
+    cluster: str
+    version: int
+    term: int
+    buckets: tuple[int, ...]
+    members: Mapping[str, MemberEntry]
+    collections: Mapping[str, CollectionEntry] = field(default_factory=dict)
+    erasures: int = 0
+
+    def shards(self) -> list[int]:
+        """The shards that have members."""
+        return sorted({member.shard for member in self.members.values() if member.state != "lost"})
+
+    def of_shard(self, shard: int, *states: str) -> list[MemberEntry]:
+        """The members of a shard in one of these states (any but lost), by name."""
+        wanted = states or ("live", "away", "joining")
+        return [m for _, m in sorted(self.members.items()) if m.shard == shard and m.state in wanted]
+
+    def in_state(self, *states: str) -> list[MemberEntry]:
+        """All members in one of these states, by name."""
+        return [member for _, member in sorted(self.members.items()) if member.state in states]
+
+    def find(self, name: str) -> CollectionEntry | None:
+        """The collection of a name."""
+        return next((entry for entry in self.collections.values() if entry.name == name), None)
+
+    def with_member(self, name: str, state: str) -> Epoch:
+        """The same with one member in another state."""
+        return replace(self, members={**self.members, name: replace(self.members[name], state=state)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it travels and is kept."""
+        return {
+            "cluster": self.cluster,
+            "version": self.version,
+            "term": self.term,
+            "buckets": list(self.buckets),
+            "members": [asdict(member) for _, member in sorted(self.members.items())],
+            "collections": [asdict(entry) for _, entry in sorted(self.collections.items())],
+            "erasures": self.erasures,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Any) -> Epoch:
+        """Read what `to_dict` gave; anything else is a `FormatError`."""
+        try:
+            members = [MemberEntry(**one) for one in given["members"]]
+            collections = [CollectionEntry(**one) for one in given["collections"]]
+            made = cls(
+                str(given["cluster"]),
+                int(given["version"]),
+                int(given["term"]),
+                tuple(map(int, given["buckets"])),
+                {member.name: member for member in members},
+                {entry.id: entry for entry in collections},
+                int(given["erasures"]),
+            )
+            if len(made.buckets) != BUCKETS or any(member.state not in STATES for member in members):
+                raise ValueError(f"{len(made.buckets)} buckets, or members in another state")
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"epoch: expected buckets, members and collections, got something else ({error})"
+            ) from None
+        return made

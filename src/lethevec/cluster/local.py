@@ -1,0 +1,145 @@
+"""A cluster in one process: threads instead of Ray. For tests and drills, in which members die, hang and are cut off.
+
+Everything above the transport is what runs on Ray: the same registry, members, sealing and drivers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from .calling import UnreachableError
+from .epoch import MemberEntry
+from .member import Member
+from .registry import REGISTRY, Registry
+from .sealing import Secret
+
+__all__ = ["LocalNetwork", "LocalTransport"]
+
+
+class LocalNetwork:
+    """Ends by name, and who can reach whom. `launch` is what a driver makes members with."""
+
+    def __init__(
+        self, folder: Path, *, disks: Sequence[str] = ("a", "b", "c"), lease: float = 0.6, term: float = 1.0
+    ) -> None:
+        """Nothing runs yet."""
+        self.folder = folder
+        self.cluster = "local"
+        self.secret = Secret.create(folder / "cluster.secret")
+        self.ends: dict[str, Any] = {}
+        self.cuts: set[frozenset[str]] = set()
+        self.seen: Callable[[str, str, bytes], None] = lambda target, method, content: None
+        self._disks = list(disks)
+        self._lease = lease
+        self._term = term
+        self._pool = ThreadPoolExecutor(64, thread_name_prefix="local")
+        self._lock = threading.Lock()
+
+    # --- What a launcher does ----------------------------------------------------------------------------------------
+
+    def disks(self) -> list[str]:
+        """Where members may be."""
+        return list(self._disks)
+
+    def start_registry(self) -> None:
+        """Start the registry unless it runs."""
+        with self._lock:
+            if REGISTRY not in self.ends:
+                transport = LocalTransport(self, REGISTRY)
+                self.ends[REGISTRY] = Registry(
+                    self.folder / "registry", self.cluster, transport, self.secret, lease=self._lease, term=self._term
+                )
+
+    def start_member(self, entry: MemberEntry) -> None:
+        """Start a member unless it runs."""
+        with self._lock:
+            if entry.name in self.ends:
+                return
+            member = Member(
+                entry.name,
+                self.cluster,
+                self.folder / entry.disk / entry.name,
+                LocalTransport(self, entry.name),
+                self.secret,
+                beat=self._lease / 5,
+            )
+            self.ends[entry.name] = member
+        member.start()
+
+    def stop_member(self, name: str) -> None:
+        """End a member for good; its files stay."""
+        self.kill(name)
+
+    # --- What goes wrong ---------------------------------------------------------------------------------------------
+
+    def kill(self, name: str) -> None:
+        """End a member or the registry; calls to it get no answer."""
+        with self._lock:
+            end = self.ends.pop(name, None)
+        if isinstance(end, Member):
+            end.close()
+
+    def cut(self, one: str, other: str, *, back: bool = False) -> None:
+        """Let two ends not reach each other, or reach each other again."""
+        pair = frozenset((one, other))
+        if back:
+            self.cuts.discard(pair)
+        else:
+            self.cuts.add(pair)
+
+    def close(self) -> None:
+        """End everything."""
+        for name in list(self.ends):
+            self.kill(name)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def carry(self, source: str, target: str, method: str, content: bytes) -> Future[bytes]:
+        """Call an end from another one."""
+        return self._pool.submit(self._carry, source, target, method, content)
+
+    def _carry(self, source: str, target: str, method: str, content: bytes) -> bytes:
+        self.seen(target, method, content)
+        end = self.ends.get(target)
+        if end is None or frozenset((source, target)) in self.cuts:
+            time.sleep(0.02)
+            raise UnreachableError(f"{target}: nobody there")
+        answer: bytes = getattr(end.endpoint, method)(content)
+        if self.ends.get(target) is not end or frozenset((source, target)) in self.cuts:
+            raise UnreachableError(f"{target}: it went away")
+        self.seen(target, method, answer)
+        return answer
+
+
+class LocalTransport:
+    """Calls from one end of a local network."""
+
+    def __init__(self, network: LocalNetwork, name: str) -> None:
+        """From the end of that name."""
+        self._network = network
+        self._name = name
+
+    def start(self, target: str, method: str, content: bytes) -> Future[bytes]:
+        """Begin a call."""
+        return self._network.carry(self._name, target, method, content)
+
+    def wait(
+        self, handles: Sequence[Future[bytes]], timeout: float | None, *, every: bool = False
+    ) -> list[Future[bytes]]:
+        """Those that have an answer."""
+        return list(wait(handles, timeout, ALL_COMPLETED if every else FIRST_COMPLETED).done)
+
+    def results(self, handles: Sequence[Future[bytes]]) -> list[bytes | None]:
+        """The answers of those that have one."""
+        return [None if handle.exception() else handle.result() for handle in handles]
+
+    def result(self, handle: Future[bytes], timeout: float | None) -> bytes:
+        """The answer."""
+        try:
+            return handle.result(timeout)
+        except (TimeoutError, RuntimeError) as error:
+            raise UnreachableError(f"no answer: {type(error).__name__}") from None

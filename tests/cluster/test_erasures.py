@@ -1,0 +1,176 @@
+"""An erasure across members: a number, every member's signature, and nothing of it in any answer before."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from lethevec.cluster import ClusterReceipt, verify, verify_part
+from lethevec.errors import ErasureIncompleteError, ParameterError, ReceiptError, UnknownIdError
+from tests.cluster.conftest import people, same_answers, until
+
+
+@pytest.fixture
+def db(lab):
+    made = lab.connect(shards=2, replicas=2)
+    for place in (made, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**people(60))
+    return made
+
+
+def test_the_combined_receipt_names_every_member_and_is_checked_offline(lab, db):
+    receipt = db.forget(subject="person-1")
+    assert receipt.members == dict.fromkeys(["s0-1", "s0-2", "s1-1", "s1-2"], "erased")
+    assert receipt.records == lab.one.forget(subject="person-1").records
+    text = receipt.to_json()
+    assert verify(text, key=db.public_key())
+    assert ClusterReceipt.from_json(text) == receipt
+    for member in receipt.members:
+        assert verify_part(receipt.part(member), key=db.public_key())
+    assert "person-1" not in text
+    report = db.verify(receipt, subject="person-1")
+    assert report, report.failed
+    assert not db.verify(receipt, subject="person-2")
+
+
+def test_a_changed_receipt_is_noticed(db):
+    receipt = db.collection("people").forget([2, "name-5"])
+    key = db.public_key()
+    good = receipt.fields
+
+    def changed(change):
+        fields = copy.deepcopy(good)
+        change(fields)
+        return verify(fields, key=key)
+
+    assert changed(lambda fields: None)
+    assert not changed(lambda fields: fields.update(records=7))
+    assert not changed(lambda fields: fields["members"].pop())
+    assert not changed(lambda fields: fields["members"][0].update(shard=1))
+    assert not changed(lambda fields: fields["members"][0].update(key=fields["members"][1]["key"]))
+    assert not changed(lambda fields: fields["members"][0]["receipts"][0].update(records=9))
+    assert not verify(good, key=bytes(32))
+    part = receipt.part("s0-1")
+    part["entry"]["at"] = "2020-01-01T00:00:00Z"
+    assert not verify_part(part, key=key)
+    with pytest.raises(ReceiptError):
+        ClusterReceipt.from_json(json.dumps(good, indent=1))
+    with pytest.raises(ReceiptError):
+        verify({**good, "more": 1}, key=key)
+
+
+def test_numbers_and_hashes_make_a_chain(db):
+    first, second = db.forget(subject="person-1"), db.forget(subject="person-2")
+    assert (second.number, second.sequence) == (first.number + 1, first.sequence + 1)
+    assert second["previous"] == first.hash()
+    assert db.receipts() == [first, second]
+
+
+def test_a_member_that_is_away_is_named_and_erases_before_it_serves(lab, db):
+    collection = db.collection("people")
+    lab.net.kill("s0-1")
+    with pytest.raises(ErasureIncompleteError) as caught:
+        db.forget(subject="person-1")
+    assert caught.value.members == ("s0-1",)
+    assert caught.value.number == 1
+    assert collection.count(subject="person-1") == 0
+    assert db.pending_erasures() == 1
+    assert db.receipts() == []
+    lab.one.forget(subject="person-1")
+    same_answers(collection, lab.one.collection("people"), people(5)["vectors"])
+    lab.restart(db, "s0-1")
+    lab.wait_live(db)
+    assert db.pending_erasures() == 0
+    (receipt,) = db.receipts()
+    assert receipt.members["s0-1"] == "erased"
+    assert verify(receipt, key=db.public_key())
+    lab.net.kill("s0-2")  # now the one that was away has to answer alone
+    same_answers(collection, lab.one.collection("people"), people(5)["vectors"])
+
+
+def test_an_id_that_is_added_again_survives_the_erasure_that_came_before(lab, db):
+    collection, one = db.collection("people"), lab.one.collection("people")
+    lab.net.kill("s0-1")
+    lab.net.kill("s1-1")
+    ids = list(range(0, 20, 2))
+    with pytest.raises(ErasureIncompleteError):
+        collection.forget(ids)
+    one.forget(ids)
+    for store in (collection, one):
+        store.add(people(10)["vectors"], ids, subjects="person-again")
+    for name in ("s0-1", "s1-1"):
+        lab.restart(db, name)
+    lab.wait_live(db)
+    for name in ("s0-2", "s1-2"):
+        lab.net.kill(name)
+    same_answers(collection, one, people(5)["vectors"])
+
+
+def test_the_last_member_of_a_shard_answers_nothing_until_it_has_erased(make_lab):
+    lab = make_lab()
+    db = lab.connect(shards=2, replicas=1)
+    collection = db.collection("people", dim=8, metric="l2")
+    collection.add(**people(60))
+    lab.net.cut("driver", "s0-1")
+    with pytest.raises(ErasureIncompleteError) as caught:
+        db.forget(subject="person-1")
+    assert caught.value.members == ("s0-1",)
+    lab.net.cut("driver", "s0-1", back=True)
+    until(lambda: db.pending_erasures() == 0)  # without any driver's help
+    assert collection.count(subject="person-1") == 0
+    assert db.receipts()[0].members == {"s0-1": "erased", "s1-1": "erased"}
+
+
+def test_a_lost_member_is_declared_and_the_receipt_says_so(lab, db):
+    with pytest.raises(ParameterError, match="live"):
+        db.declare_lost("s0-1")
+    with pytest.raises(UnknownIdError):
+        db.declare_lost("nobody")
+    lab.net.kill("s0-1")
+    with pytest.raises(ErasureIncompleteError):
+        db.forget(subject="person-1")
+    (receipt,) = db.declare_lost("s0-1")
+    assert receipt.members == {"s0-1": "declared", "s0-2": "erased", "s1-1": "erased", "s1-2": "erased"}
+    report = verify(receipt, key=db.public_key())
+    assert report
+    assert report["member s0-1"].passed is None
+    assert any("declared s0-1 lost" in what for what in report.proves)
+    epoch = db.driver.epoch
+    lab.net.start_member(epoch.members["s0-1"])  # its disk is found again
+    made = db.rebalance(replicas=2)["members"]
+    assert made == ["s0-3"]
+    lab.net.kill("s0-2")
+    assert db.collection("people").count(subject="person-1") == 0
+    assert db.driver.epoch.members["s0-1"].state == "lost"
+
+
+def test_a_driver_that_dies_in_an_erasure_leaves_it_to_the_next(lab, db):
+    driver = db.driver
+    tag = driver.audit.tag_subject("person-1")
+    asked = {"by": "subject", "subject": tag, "collection": None, "ids": []}
+    wanted = {"collection": None, "ids": [], "subject": tag}
+    driver.registry("begin", {"kind": "erasure", "asked": asked, "wanted": wanted, "token": "t"})
+    again = driver.registry("begin", {"kind": "erasure", "asked": asked, "wanted": wanted, "token": "t"})
+    assert again["number"] == 1  # asked twice, begun once
+    other = lab.connect("other", takeover=True)
+    assert other.collection("people").count(subject="person-1") == 0
+    assert other.receipts()[0].number == 1
+    lab.one.forget(subject="person-1")
+    assert other.digest() == lab.one.digest()
+
+
+def test_what_an_update_replaced_is_erased_in_every_member(lab, db):
+    collection = db.collection("people")
+    receipt = collection.update(ids=[2], payloads=[{"year": 1}], erase_old=True)
+    assert (receipt.kind, len(receipt.members)) == ("rectification", 4)
+    lab.net.kill("s0-1")
+    lab.net.kill("s1-1")
+    with pytest.raises(ErasureIncompleteError):
+        collection.upsert(people(1)["vectors"], [2], erase_old=True)
+    for name in ("s0-1", "s1-1"):
+        lab.restart(db, name)
+    lab.wait_live(db)
+    assert db.receipts()[-1].kind == "rectification"
+    assert collection.get(2)[0].payload is None
