@@ -5,6 +5,8 @@
 | `langchain` | `LethevecVectorStore` |
 | `llama_index` | `LethevecVectorStore` |
 | `haystack` | `LethevecDocumentStore` and `LethevecEmbeddingRetriever` |
+| `crewai` | `LethevecStorage`: the memory of CrewAI's agents |
+| `mem0` | `vector_store` and `forget`: mem0's memories, and what mem0 keeps of deleted ones |
 | `mcp` | `Memory` and `make_server`: an agent's memory over the Model Context Protocol |
 | `embedding` | `WordEmbedding`, a small embedding that needs no network; it needs no extra either |
 | `sklearn` | `LethevecTransformer`: scikit-learn's neighbours, with a `forget` |

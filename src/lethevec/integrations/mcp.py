@@ -61,7 +61,7 @@ class _Preview:
 
 
 class Memory:
-    """What the tools do, over a folder of collections; usable without the protocol.
+    """What the tools do, over a folder of collections or a server's client; usable without the protocol.
 
     Memories are in one collection; `forget` of a subject goes through all collections of the folder.
 
@@ -79,13 +79,17 @@ class Memory:
     """
 
     def __init__(
-        self, database: lethevec.Database, *, collection: str = "memory", embedding: Embedding | None = None
+        self,
+        database: lethevec.Database | lethevec.Client,
+        *,
+        collection: str = "memory",
+        embedding: Embedding | None = None,
     ) -> None:
         """Open or make the collection, with the dimension that the embedding has."""
         self._database = database
         self._embedding = WordEmbedding() if embedding is None else embedding
         dim = len(self._embed("dimension"))
-        self._store = database.collection(collection, None if database.read_only else dim)
+        self._store: Any = database.collection(collection, None if getattr(database, "read_only", False) else dim)
         if self._store.dim != dim:
             raise ParameterError(
                 f"embedding: expected vectors of {self._store.dim} numbers, as in {collection}, got {dim}"
@@ -125,7 +129,7 @@ class Memory:
             raise ParameterError(f"limit: expected 1 to {_MOST}, got {limit}")
         records = self._store.get(subject=subject, limit=limit)
         return {
-            "records": self._database.subjects().get(subject, 0),
+            "records": sum(self._database.collection(name).count(subject=subject) for name in self._collections()),
             "memories": [{"id": record.id, "text": (record.payload or {}).get("text", "")} for record in records],
         }
 
@@ -156,9 +160,12 @@ class Memory:
             return frozenset(("", record.id) for record in present(self._store, ids))
         return frozenset(
             (name, record.id)
-            for name in self._database.collections()
+            for name in self._collections()
             for record in pages(self._database.collection(name), {"$subject": subject})
         )
+
+    def _collections(self) -> list[str]:
+        return self._database.collections()
 
     def _preview(self, found: frozenset[Any], subject: str | None) -> dict[str, Any]:
         if not found:

@@ -13,7 +13,7 @@ from lethevec.errors import FormatError, ParameterError
 pd = pytest.importorskip("pandas", reason="pandas is not installed: make test-frames")
 pl = pytest.importorskip("polars", reason="Polars is not installed: make test-frames")
 
-COLUMNS = ["id", "subject", "payload", "vector"]
+COLUMNS = ["id", "subject", "payload", "expires", "vector"]
 PAYLOADS = [{"n": 1, "ä": [2]}, None, {"m": {"x": None}}]
 
 

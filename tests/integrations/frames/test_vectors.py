@@ -116,6 +116,8 @@ def test_torch():
     assert np.shares_memory(as_vectors(given, 6), given.numpy())
     with pytest.raises(VectorError, match="grad"):
         as_vectors(given.requires_grad_(), 6)
+    with pytest.raises(VectorError, match="main memory"):
+        as_vectors(torch.empty((2, 6), device="meta"), 6)
 
 
 class OnAnotherDevice:

@@ -38,6 +38,14 @@ class Ours:
             assert one is None or np.allclose(one, other, rtol=1e-6)
 
 
+class Served(Ours):
+    """Over a collection of a server's client."""
+
+    @pytest.fixture
+    def document_store(self, remote):
+        return LethevecDocumentStore(store=remote(dim=768))
+
+
 class TestSync(
     Ours,
     suites.DocumentStoreBaseExtendedTests,
@@ -53,6 +61,10 @@ class TestSync(
         with pytest.raises(DuplicateDocumentError):
             document_store.write_documents([document])
         self.assert_documents_are_equal(document_store.filter_documents(), [document])
+
+
+class TestServed(Served, TestSync):
+    """All of it again."""
 
 
 class TestAsync(

@@ -28,6 +28,14 @@ class TestSealed(VectorStoreIntegrationTests):
             yield LethevecVectorStore(store, self.get_embeddings(), metadata_key=None, subject_key="user")
 
 
+class TestServed(VectorStoreIntegrationTests):
+    """The same over a collection of a server's client."""
+
+    @pytest.fixture
+    def vectorstore(self, remote):
+        return LethevecVectorStore(remote(dim=6), self.get_embeddings())
+
+
 def test_the_suite_has_all_its_tests():
     names = [name for name in dir(VectorStoreIntegrationTests) if name.startswith("test_")]
     assert len(names) >= 25

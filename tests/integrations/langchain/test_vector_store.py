@@ -23,16 +23,19 @@ TEXTS = [f"the private letter number {n:03d} of a person" for n in range(30)]
 METADATAS = [{"author": f"person {n % 3}", "n": n, "tags": ["a", "b"] if n % 2 else ["a"]} for n in range(30)]
 
 
-@pytest.fixture
-def letters(tmp_path):
-    made = LethevecVectorStore.open(str(tmp_path / "letters.lethe"), EMBEDDING, subject_key="author")
+@pytest.fixture(params=["file", "server"])
+def letters(tmp_path, request):
+    if request.param == "file":
+        made = LethevecVectorStore.open(str(tmp_path / "letters.lethe"), EMBEDDING, subject_key="author")
+    else:
+        made = LethevecVectorStore(request.getfixturevalue("remote")(dim=16), EMBEDDING, subject_key="author")
     made.add_texts(TEXTS, METADATAS, ids=[str(n) for n in range(30)])
     yield made
     made.close()
 
 
 def held_in_files(folder: Path, text: str) -> bool:
-    return any(text.encode() in path.read_bytes() for path in folder.iterdir() if path.is_file())
+    return any(text.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def test_scores_are_distances_and_relevance_grows(letters):
@@ -77,14 +80,14 @@ def test_mmr_equals_langchains_own(letters, weight):
     assert len(letters.max_marginal_relevance_search("a query", k=5, filter={"n": {"$lt": 2}})) == 2
 
 
-def test_forget_gives_a_receipt_and_leaves_nothing(letters, tmp_path):
-    assert held_in_files(tmp_path, TEXTS[4])
+def test_forget_gives_a_receipt_and_leaves_nothing(letters, folder):
+    assert held_in_files(folder, TEXTS[4])
     receipt = letters.forget(subject="person 1")
     assert receipt.records == 10
     assert letters.last_receipt is receipt
     assert letters.store.verify(receipt, subject="person 1")
     assert not letters.similarity_search(TEXTS[4], k=30, filter={"author": "person 1"})
-    assert not any(held_in_files(tmp_path, TEXTS[n]) for n in range(1, 30, 3))
+    assert not any(held_in_files(folder, TEXTS[n]) for n in range(1, 30, 3))
     assert letters.delete(filter={"n": {"$lt": 3}}) is True
     assert letters.last_receipt.records == 2
     assert letters.forget(["3", "4", "3", "never there"]).records == 1

@@ -46,8 +46,11 @@ def make_nodes(count: int = 40) -> list[TextNode]:
     ]
 
 
-@pytest.fixture
-def store(tmp_path):
+@pytest.fixture(params=["file", "server"])
+def store(tmp_path, request):
+    if request.param == "server":
+        yield request.getfixturevalue("remote")(dim=DIM)
+        return
     with lethevec.open(tmp_path / "nodes.lethe", dim=DIM) as opened:
         yield opened
 
@@ -64,7 +67,7 @@ def ask(k: int = 5, **settings) -> VectorStoreQuery:
 
 
 def held_in_files(folder: Path, text: str) -> bool:
-    return any(text.encode() in path.read_bytes() for path in folder.iterdir() if path.is_file())
+    return any(text.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def test_query_equals_llama_indexs_own_store(nodes):
@@ -187,7 +190,7 @@ def test_delete_get_and_clear(nodes):
     assert nodes.get_nodes() == nodes.query(ask()).nodes == []
 
 
-def test_a_forgotten_node_is_taken_out_of_its_neighbours(tmp_path, store):
+def test_a_forgotten_node_is_taken_out_of_its_neighbours(tmp_path, store, folder):
     made = LethevecVectorStore(store, subject_key="author")
     document = Document(text=" ".join(f"Sentence number {n} about nothing." for n in range(60)), id_="the book")
     parts = SentenceSplitter(chunk_size=60, chunk_overlap=0).get_nodes_from_documents([document])
@@ -201,7 +204,7 @@ def test_a_forgotten_node_is_taken_out_of_its_neighbours(tmp_path, store):
     parts[0].relationships[NodeRelationship.CHILD] = [part.as_related_node_info() for part in parts[2:5]]
     made.add(parts)
     gone, left = parts[3], parts[2]
-    assert held_in_files(tmp_path, "what only person 3 knows")
+    assert held_in_files(folder, "what only person 3 knows")
     assert made.get_nodes([left.node_id])[0].next_node.node_id == gone.node_id
     receipt = made.forget(subject="person 3")
     assert receipt.records == 1
@@ -211,7 +214,7 @@ def test_a_forgotten_node_is_taken_out_of_its_neighbours(tmp_path, store):
     assert before.prev_node.node_id == parts[1].node_id
     assert [child.node_id for child in parent.child_nodes] == [parts[2].node_id, parts[4].node_id]
     for text in (gone.node_id, "what only person 3 knows", gone.hash, gone.get_content(MetadataMode.NONE)):
-        assert not held_in_files(tmp_path, text), text
+        assert not held_in_files(folder, text), text
     # The rest is as it was, and a store that never had the node has the same records.
     assert made.get_nodes([parts[5].node_id])[0].prev_node.node_id == parts[4].node_id
     digest = store.digest()
@@ -230,7 +233,7 @@ def test_a_forgotten_node_is_taken_out_of_its_neighbours(tmp_path, store):
         assert other.digest() == digest
 
 
-def test_forget_by_anything(nodes, tmp_path):
+def test_forget_by_anything(nodes, folder):
     assert nodes.forget("node-00").records == 1
     assert nodes.forget(["node-01", "node-02"]).records == 2
     assert nodes.forget(ref_doc_id="book 1").records == 10
@@ -238,13 +241,13 @@ def test_forget_by_anything(nodes, tmp_path):
     receipt = nodes.forget(subject="person 0")
     assert nodes.client.verify(receipt, subject="person 0")
     assert nodes.forget(subject="nobody").records == 0
-    assert not held_in_files(tmp_path, "the private letter number 000")
+    assert not held_in_files(folder, "the private letter number 000")
     for asked in ({}, {"node_ids": "a", "subject": "b"}):
         with pytest.raises(ParameterError, match="one of"):
             nodes.forget(**asked)
 
 
-def test_an_index_of_llama_index(store, tmp_path):
+def test_an_index_of_llama_index(store, folder):
     made = LethevecVectorStore(store)
     documents = [Document(text=f"the private page number {n}", id_=f"page {n}") for n in range(4)]
     context = StorageContext.from_defaults(vector_store=made)
@@ -253,7 +256,7 @@ def test_an_index_of_llama_index(store, tmp_path):
     index.delete_ref_doc("page 2")
     found = index.as_retriever(similarity_top_k=4).retrieve("page")
     assert sorted(one.node.ref_doc_id for one in found) == ["page 0", "page 1", "page 3"]
-    assert not held_in_files(tmp_path, "the private page number 2")
+    assert not held_in_files(folder, "the private page number 2")
 
 
 def test_async_and_replacing(nodes):

@@ -27,10 +27,16 @@ COMMAND = [sys.executable, "-m", "lethevec.cli", "mcp"]
 SECRET = "Ann has told her doctor about the rash on her left arm"
 
 
-@pytest.fixture
-def database(tmp_path):
-    with lethevec.connect(tmp_path / "memory") as db:
-        yield db
+@pytest.fixture(params=["folder", "server"])
+def database(tmp_path, request):
+    if request.param == "folder":
+        with lethevec.connect(tmp_path / "memory") as db:
+            yield db
+    else:
+        with lethevec.Client(request.getfixturevalue("server")) as client:
+            yield client
+            for name in client.collections():
+                client.drop(name)
 
 
 @asynccontextmanager
@@ -148,7 +154,7 @@ def test_a_subject_is_forgotten_in_all_collections(database):
     assert (preview["records"], preview["collections"]) == (2, 2)
     assert memory.list_about("ann")["records"] == 2
     assert memory.forget(subject="ann", token=preview["token"])["forgotten"] == 2
-    assert database.subjects() == {"bob": 1}
+    assert (memory.list_about("ann")["records"], memory.list_about("bob")["records"]) == (0, 1)
 
 
 def test_what_is_refused(database):

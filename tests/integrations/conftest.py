@@ -1,0 +1,67 @@
+"""A server for the adapters: a client's collection must do wherever a store does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """Where a server keeps everything."""
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture
+def folder(request, tmp_path):
+    """Where the files of a test's store are: with the parameter "server", the server's."""
+    parameters = getattr(request.node, "callspec", None)
+    remote = parameters is not None and "server" in parameters.params.values()
+    return request.getfixturevalue("served") if remote else tmp_path
+
+
+@pytest.fixture(scope="session")
+def server(served):
+    """The address of `lethevec serve`, which runs where its own packages are."""
+    pytest.importorskip("httpx", reason="httpx is not installed, which lethevec.Client needs")
+    python = ROOT / ".venv" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("there is no .venv with a server: make .venv/.installed-test")
+    folder = served
+    command = [str(python), "-m", "lethevec.cli", "serve", str(folder / "data"), "--port", "0", "--log", "none"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--workers", "0"], stdin=subprocess.DEVNULL, stderr=log)
+    try:
+        end = time.monotonic() + 60
+        while (found := re.search(r"at (http://\S+:\d+) ", (folder / "log").read_text())) is None:
+            if time.monotonic() > end or process.poll() is not None:
+                raise AssertionError(f"the server did not start: {(folder / 'log').read_text()}")
+            time.sleep(0.05)
+        yield found[1]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def remote(server, request):
+    """Makes collections of a client of that server, empty ones; they are dropped in the end."""
+    import lethevec
+
+    with lethevec.Client(server) as client:
+        made = []
+
+        def make(dim: int, metric: str = "cosine"):
+            name = f"c{abs(hash(request.node.nodeid)):x}-{len(made)}"
+            made.append(name)
+            return client.collection(name, dim, metric)
+
+        yield make
+        for name in made:
+            client.drop(name)
