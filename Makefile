@@ -6,9 +6,9 @@ NATIVE := $(shell find native CMakeLists.txt -type f 2>/dev/null)
 CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*/*.h native/*/*/*.cpp tests/native/*.h tests/native/*.cpp)
 
 # Each has a folder in tests/integrations, with what its environment needs.
-FRAMEWORKS := frames haystack langchain llama_index mcp sklearn sources
+FRAMEWORKS := crewai frames haystack langchain llama_index mcp mem0 sklearn sources
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-long fuzz \
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-cluster chromium test-console console-demo console-pictures test-long fuzz \
   test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
@@ -18,7 +18,10 @@ help:
 	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-integrations    the adapters, each in an environment with its framework; test-sklearn and so on for one"
+	@echo "make test-cluster   the cluster on Ray: several nodes on this machine, which are killed"
 	@echo "make serve   a server on the demo's words; Ctrl-C ends it"
+	@echo "make console-demo   the same with a key, for the console at /console; it prints the address and the key"
+	@echo "make test-console   the console in a browser (Debian's chromium)"
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
@@ -160,6 +163,24 @@ test-server-load: $(VENV)/.installed-test
 test-server-crash: $(VENV)/.installed-test
 	$(BIN)/python -m tests.server.load crash $(SERVER_CRASH)
 
+# The console in a browser. Chromium comes from Debian's packages where root may install them; without a browser every
+# test is skipped, and says what is missing.
+CONSOLE_TESTS := $(BIN)/python -m pytest -o addopts="--import-mode=importlib -q" -n auto
+chromium:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+	  || { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	  || echo "no browser: sudo apt install chromium"
+
+test-console: $(VENV)/.installed-test $(VENV)/.needs-browser chromium
+	$(CONSOLE_TESTS) tests/console
+
+# The pictures of docs/console.md are committed; this makes them anew.
+console-pictures: $(VENV)/.installed-test $(VENV)/.needs-browser chromium
+	$(BIN)/python -m tests.console.pictures docs/console
+
+console-demo: $(VENV)/.installed-server
+	$(BIN)/python tools/console_demo.py build/console/people
+
 # Chroma's own suite, from its wheel, against our server. tests/chroma/differences.txt says what differs, and why.
 $(ENVIRONMENTS)/chroma-suite/.installed: tests/chroma/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)/chroma-suite
@@ -168,6 +189,16 @@ $(ENVIRONMENTS)/chroma-suite/.installed: tests/chroma/requirements.txt
 
 test-chroma-suite: $(VENV)/.installed-test $(ENVIRONMENTS)/chroma-suite/.installed
 	$(BIN)/python tests/chroma/run.py $(ENVIRONMENTS)/chroma-suite/bin/python $(CHROMA_MODULES)
+
+# The cluster on Ray: several nodes on this machine, killed at random, and the memory of all processes searched.
+# `make test-cluster CLUSTER_KILLS=100` for the long run, about a quarter of an hour.
+CLUSTER_KILLS ?= 6
+$(ENVIRONMENTS)/ray/.installed: $(VENV)/.installed-test tools/environment.py tests/ray/requirements.txt
+	$(BIN)/python tools/environment.py ray tests/ray/requirements.txt
+	@touch $@
+
+test-cluster: $(ENVIRONMENTS)/ray/.installed
+	LETHEVEC_CLUSTER_KILLS=$(CLUSTER_KILLS) $(ENVIRONMENTS)/ray/bin/python -m pytest -c tests/ray/pytest.ini --rootdir=. tests/ray
 
 # `make bench BENCH='all --data FILE'` for more than a short run on the bundled words.
 BENCH ?= all --quick

@@ -84,7 +84,12 @@ def check_wheel(path: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     if not all(top == "lethevec" or top.endswith(".dist-info") for top in tops):
         sys.exit(f"{path.name}: expected the package and its metadata, got {sorted(tops)}")
-    for wanted in ("lethevec/py.typed", "lethevec/cli/app.py", "lethevec/datasets/words-20k-glove-100.npz"):
+    console = "lethevec/server/console/static/"
+    files = ("index.html", "main.js", "style.css", "screens/person.js")
+    for wanted in (
+        *("lethevec/py.typed", "lethevec/cli/app.py", "lethevec/datasets/words-20k-glove-100.npz"),
+        *(console + name for name in files),
+    ):
         if wanted not in names:
             sys.exit(f"{path.name}: expected {wanted}, got none")
     if not any(name.startswith("lethevec/_core.") and name.endswith(".so") for name in names):

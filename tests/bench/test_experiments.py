@@ -171,6 +171,15 @@ def test_residue(measure: Measure) -> None:
     assert told["lethevec (index)", "index: forget, save"]["control"] == 5
 
 
+def test_scale(measure: Measure) -> None:
+    found = measure("scale", "--sizes", "1000", "3000", "--dim", "12", "--changes", "40")
+    lines = of(found, "scale")
+    assert [line["records"] for line in lines] == [1000, 3000]
+    assert lines[0]["pivots"] < lines[1]["pivots"]
+    assert min(line["recall"] for line in lines) > 0.8
+    assert set(of(found, "exponents")[0]) >= {"build_s", "search_us", "add_mean", "forget_median"}
+
+
 def test_filters(measure: Measure, tmp_path: Path) -> None:
     """Counts are checked by the experiment itself, against the rules in plain Python."""
     pytest.importorskip("cryptography")
@@ -247,3 +256,17 @@ def test_every_experiment_can_be_run_and_explains_itself(name: str, capsys: pyte
     assert "--rounds" in out
     if name in ("compare", "pivots", "peers"):
         assert "--peers" in out
+
+
+def test_memory(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = measure("memory", "--data", data, "--peers", "ivfpq", "--target", "0.9", "--folder", str(tmp_path))
+    lines = of(found, "bytes")
+    assert [line["competitor"] for line in lines][:2] == ["lethevec (scan)", "lethevec (pivots)"]
+    assert all(line["recall"] >= 0.85 for line in lines)
+    assert [line["says"] is None for line in lines] == [False, False, True]
+    assert [line["competitor"] for line in of(found, "batches")] == [line["competitor"] for line in lines]
+    assert [line["source"] for line in of(found, "cores")] == ["scan", "pivots"]
+    opened = of(found, "opening")
+    assert [line["source"] for line in opened] == ["scan", "pivots"]
+    assert all(line["ratio"] == line["open"] / line["read"] > 0 for line in opened)
+    assert "opening a store of" in capsys.readouterr().out

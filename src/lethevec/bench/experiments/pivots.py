@@ -81,4 +81,4 @@ def _pivots(one: changes.Changed) -> Any:
     """Which of the changed records are pivots."""
     source: Any = one.index.config.source
     key = reference.pivot_key(bytes.fromhex(source.key))
-    return reference.is_pivot(one.rows.astype(np.int64), key, source.cell_size)
+    return reference.is_pivot(one.rows.astype(np.int64), key, source.cell_size or 0, len(one.index))

@@ -4,6 +4,9 @@ Both servers hold the same vectors and answer the same queries, one after the ot
 counted against the exact answer. The CPU of a request is that of the server's process (from /proc), and what it needs
 beyond the search is the difference to the same searches in this process. The caller takes CPU too, on the same machine.
 `--chroma` is the command of an environment where Chroma is installed; without it, ours is measured alone.
+
+Where `wrk` is installed, it asks: it takes far less CPU than a caller in Python, so the servers are measured and not
+the caller. `--cores 1 0` puts the servers on one core and the caller on another.
 """
 
 from __future__ import annotations
@@ -50,6 +53,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dim", type=int, default=384, help="numbers in a vector (384)")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 64], help="at a time (1 8 64)")
     parser.add_argument("--requests", type=int, default=2000, help="in one turn (2000)")
+    parser.add_argument("--turn", type=float, default=3.0, help="seconds of one turn, where wrk asks (3)")
+    parser.add_argument("--wrk", default=shutil.which("wrk"), help="the command wrk (that of the PATH)")
+    parser.add_argument("--cores", type=int, nargs=2, metavar=("SERVER", "CALLER"), help="a core for each")
     parser.add_argument("--chroma", default=shutil.which("chroma"), help="the command chroma (that of the PATH)")
 
 
@@ -97,6 +103,11 @@ class Server:
         tasks = Path(f"/proc/{self.process.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
 
+    def move_to(self, core: int) -> None:
+        """Keep all its threads on one core."""
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {core})
+
     def stop(self) -> None:
         """End it."""
         self.process.terminate()
@@ -116,8 +127,14 @@ def measure(run: Run) -> list[Line]:
         kinds = _ours(run, servers, folder, records, queries)
         if run.options.chroma:
             kinds.append(_chroma(run, servers, folder, records, queries))
+        if run.options.cores:
+            for server in servers:
+                server.move_to(run.options.cores[0])
+            os.sched_setaffinity(0, {run.options.cores[1]})
         lines = [_line(run, kind, truth, count) for count in run.options.connections for kind in kinds]
         servers[0].stop()
+        if run.options.cores:
+            os.sched_setaffinity(0, {run.options.cores[0]})
         alone = _search_alone(folder / "ours", queries)
     finally:
         for server in servers:
@@ -209,9 +226,13 @@ def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int) 
     _ask(kind, connections, min(QUERIES, run.options.requests), found)  # to warm up, and for recall
     for _ in range(run.options.rounds or ROUNDS):
         before, begin = kind.server.cpu(), time.perf_counter()
-        latencies = _ask(kind, connections, run.options.requests, {})
-        seconds, used = time.perf_counter() - begin, kind.server.cpu() - before
-        turns.append((len(latencies) / seconds, *np.percentile(latencies, [50, 99]) * 1e3, used / len(latencies) * 1e6))
+        if run.options.wrk:
+            count, rate, p50, p99 = _ask_with_wrk(run.options.wrk, kind, connections, run.options.turn)
+        else:
+            latencies = _ask(kind, connections, run.options.requests, {})
+            count, rate = len(latencies), len(latencies) / (time.perf_counter() - begin)
+            p50, p99 = (np.percentile(latencies, [50, 99]) * 1e3).tolist()
+        turns.append((rate, p50, p99, (kind.server.cpu() - before) / count * 1e6))
     rate, p50, p99, cpu = np.median(np.array(turns), axis=0).tolist()
     hits = [len(set(kind.ids(json.loads(body))) & set(map(str, truth[place]))) for place, body in found.items()]
     return {
@@ -267,6 +288,33 @@ def _ask(kind: Kind, connections: int, count: int, found: dict[int, bytes]) -> l
             one.close()
         waiting.close()
     return latencies
+
+
+def _ask_with_wrk(wrk: str, kind: Kind, connections: int, seconds: float) -> tuple[int, float, float, float]:
+    """How many requests, how many a second, and milliseconds that half and 99 % of them took."""
+    lines = ["local asked = {}"]
+    for number, request in enumerate(kind.requests, start=1):
+        lines.append(f'asked[{number}] = "' + "".join(f"\\{byte:03d}" for byte in request) + '"')
+    lines.append("local last = 0\nfunction request() last = last % #asked + 1 return asked[last] end\n")
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write("\n".join(lines))
+        script.flush()
+        duration = f"{max(1, round(seconds))}s"
+        command = [wrk, "-t", "1", "-c", str(connections), "-d", duration, "--latency", "-s", script.name]
+        said = subprocess.run(
+            [*command, f"http://127.0.0.1:{kind.server.port}"], capture_output=True, text=True, check=True
+        ).stdout
+    if "Non-2xx" in said or "Socket errors" in said:
+        raise RuntimeError(f"{kind.name}: expected answers alone, got {said}")
+    found = [re.search(pattern, said) for pattern in (r"(\d+) requests in", r"Requests/sec:\s+([\d.]+)")]
+    count, rate = (float(match[1]) for match in found if match)
+    return int(count), rate, _milliseconds(said, "50%"), _milliseconds(said, "99%")
+
+
+def _milliseconds(said: str, share: str) -> float:
+    match = re.search(share + r"\s+([\d.]+)(us|ms|s)", said)
+    assert match is not None
+    return float(match[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[match[2]]
 
 
 def _http(path: str, body: bytes, kind: str) -> bytes:

@@ -54,6 +54,7 @@ class LanceDB:
     """A table with an index of the vectors, and a scalar index of each field."""
 
     name = "lancedb"
+    probes = 20  # as its documentation has it
 
     def __init__(self, folder: Path, vectors: F32, payloads: Sequence[dict[str, Any]]) -> None:
         """Load everything and make the indexes."""
@@ -76,7 +77,7 @@ class LanceDB:
 
     def search(self, query: F32, k: int, where: Where | None) -> list[int]:
         """Ids, nearest first."""
-        asked = self._table.search(query).metric("cosine").limit(k).nprobes(20).select(["id"])
+        asked = self._table.search(query).metric("cosine").limit(k).nprobes(self.probes).select(["id"])
         if where is not None:
             asked = asked.where(_sql(where), prefilter=True)
         return [row["id"] for row in asked.to_list()]
@@ -87,6 +88,13 @@ class LanceDB:
 
     def close(self) -> None:
         """Nothing to do."""
+
+
+class WholeLanceDB(LanceDB):
+    """The same, looking into every partition: it finds what we find."""
+
+    name = "lancedb, all partitions"
+    probes = 1 << 20
 
 
 class ChromaDB:
@@ -122,7 +130,11 @@ class ChromaDB:
 
 def peers() -> list[type[LanceDB] | type[ChromaDB]]:
     """Those that are installed."""
-    needed: list[tuple[str, type[LanceDB] | type[ChromaDB]]] = [("lancedb", LanceDB), ("chromadb", ChromaDB)]
+    needed: list[tuple[str, type[LanceDB] | type[ChromaDB]]] = [
+        ("lancedb", LanceDB),
+        ("lancedb", WholeLanceDB),
+        ("chromadb", ChromaDB),
+    ]
     return [kind for module, kind in needed if importlib.util.find_spec(module) is not None]
 
 

@@ -1,0 +1,176 @@
+"""What a record costs in memory, how long a store takes to open, and what batches and cores give.
+
+`bytes`: by how much the process of each library grows when it is built, beside the bytes that the library says, at
+equal recall. `batches`: a query alone and in a batch of 1,000, on one thread; ours on several threads as well.
+`opening`: a store of all vectors, opened with and without its image (see the page on the guarantee), as a ratio to the
+time that it takes to read its file from the first byte to the last. Files are in the system's cache, so that the
+ratio does not depend on the disk; where reading is slower, it is smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import lethevec
+from lethevec._native import default_threads
+
+from ..measuring.data import recall
+from ..measuring.field import Competitor, Field, Line
+from ..measuring.prepared import Prepared
+from ..measuring.turns import at_recall, measured
+from .peers import others, peers_option
+from .run import Run
+
+K = 10
+ROUNDS = 5
+BATCH = 1000
+PARTS = "bytes,batches,opening"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Options of this experiment alone."""
+    peers_option(parser, "hnswlib,symqg,ivfpq")
+    parser.add_argument("--sources", default="scan,pivots", help="sources of lethevec, with commas (scan,pivots)")
+    parser.add_argument("--target", type=float, default=0.95, help="recall to reach (0.95)")
+    parser.add_argument("--parts", default=PARTS, help=f"which parts, with commas ({PARTS})")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
+
+
+def experiment(run: Run, given: Prepared) -> None:
+    """Measure one data set."""
+    if run.wants("bytes") or run.wants("batches"):
+        run.stage("memory", "libraries", given, lambda field: libraries(run, field))
+    if run.wants("batches"):
+        run.stage("memory", "cores", given, lambda _: cores(run, given))
+    if run.wants("opening"):
+        run.stage("memory", "opening", given, lambda _: opening(run, given))
+
+
+def libraries(run: Run, field: Field) -> list[Line]:
+    """Everybody built and tuned; a table of bytes, and one of batches."""
+    data, target = field.data, run.options.target
+    sources = [name for name in run.options.sources.split(",") if name]
+    ours = [Competitor(f"lethevec ({name})", "lethevec", {"source": name}) for name in sources]
+    field.enter([*ours, *others(run.options.peers)])
+    built = {line["competitor"]: line for line in field.lines if line["what"] == "build"}
+    alone = at_recall(field, target, k=K, **run.turns)
+    own = data.train.shape[1] * 4
+    rows: list[tuple[str, ...]] = []
+    lines: list[Line] = []
+    for name, one in alone.items():
+        each = built[name]["bytes"] / len(data.train)
+        told = built[name].get("stats", {}).get("bytes_per_record")
+        says = "" if told is None else f"{told:,.0f}"
+        rows.append((name, f"{each:,.0f}", f"{each / own:.2f}", says, f"{one.recall:.4f}", one.setting))
+        line = {"what": "bytes", "competitor": name, "grew": each, "says": told, "vector": own}
+        lines.append({**line, "target": target, "recall": one.recall, "setting": one.setting})
+    head = ("competitor", "bytes a record", "of the vector's", "says", f"recall@{K}", "setting")
+    run.table(f"{data.name}: what the process grew by, at a recall of {target}", head, rows)
+    if run.wants("batches"):
+        together = measured({name: (field, name, None) for name in field.workers}, K, **run.turns, batch=BATCH)
+        rows = []
+        for name, one in together.items():
+            if name not in alone:
+                continue
+            first, second = 1e6 / alone[name].timing.rate, 1e6 / one.timing.rate
+            rows.append((name, f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}", f"{one.recall:.4f}"))
+            line = {"what": "batches", "competitor": name, "alone_us": first, "batch_us": second}
+            lines.append({**line, "batch": BATCH, "recall": one.recall})
+        columns = ("competitor", "alone, us", f"in batches of {BATCH:,}, us", "faster by", f"recall@{K}")
+        run.table(f"{data.name}: a query on one thread", columns, rows)
+    return lines
+
+
+def cores(run: Run, given: Prepared) -> list[Line]:
+    """Ours on one thread and on all cores: a batch of queries, and building."""
+    data, many = given.data, default_threads()
+    lines, rows = [], []
+    for source in [name for name in run.options.sources.split(",") if name]:
+        index, build = None, {}
+        for threads in (1, many):
+            made = lethevec.Index(data.dim, data.metric, source=source)
+            build[threads] = _seconds(made.add, data.train, ids=_ids(data.train), threads=threads)
+            index = made
+        assert index is not None
+        queries = np.ascontiguousarray(np.resize(data.test, (max(BATCH, len(data.test)), data.dim)))
+        turns: dict[int, list[float]] = {1: [], many: []}
+        for _ in range(run.options.rounds):
+            for threads, times in turns.items():
+                times.append(_seconds(index.search, queries, K, threads=threads))
+        ratios = [one / all_ for one, all_ in zip(turns[1], turns[many], strict=True)]
+        found = recall(data, index.search(data.test, K).ids, K)
+        line = {"what": "cores", "source": source, "threads": many, "batch": median(ratios), "recall": found}
+        lines.append({**line, "build": build[1] / build[many]})
+        rows.append((source, many, f"{median(ratios):.2f}", f"{build[1] / build[many]:.2f}", f"{found:.4f}"))
+    head = ("source", "threads", "a batch is faster by", "building is faster by", f"recall@{K}")
+    run.table(f"{data.name}: all cores beside one", head, rows)
+    return lines
+
+
+def opening(run: Run, given: Prepared) -> list[Line]:
+    """A store of all vectors."""
+    data = given.data
+    folder = Path(tempfile.mkdtemp(dir=run.options.folder))
+    rows, lines = [], []
+    try:
+        for source in [name for name in run.options.sources.split(",") if name]:
+            path = folder / f"{source}.lethe"
+            with lethevec.open(path, data.dim, data.metric, index={"source": source}) as db:
+                db.load([{"vectors": np.array(data.train), "ids": range(len(data.train))}])
+            turns: dict[str, list[float]] = {"read": [], "open": [], "reader": []}
+            for _ in range(run.options.rounds):
+                turns["read"].append(_seconds(read_through, path))
+                turns["open"].append(_open(path, read_only=False))
+                turns["reader"].append(_open(path, read_only=True))
+            without = folder / "copy"
+            with lethevec.open(path) as db:
+                db.backup(without)
+            keys = path.with_name(path.name + "-keys")
+            plain = _open(without, read_only=True, keys=keys)
+            without.unlink()
+            read, opened, reader = (median(turns[name]) for name in ("read", "open", "reader"))
+            line = {"what": "opening", "source": source, "read": read, "open": opened, "reader": reader}
+            lines.append({**line, "without_image": plain, "ratio": opened / read, "bytes": path.stat().st_size})
+            told = (read, opened, opened / read, reader, plain)
+            rows.append((source, f"{path.stat().st_size / 1e6:,.0f}", *(f"{value:.3g}" for value in told)))
+    finally:
+        shutil.rmtree(folder)
+    head = ("source", "MB", "read, s", "open, s", "ratio", "for reading, s", "a copy without an image, s")
+    run.table(f"{data.name}: opening a store of {len(data.train):,} records, {default_threads()} cores", head, rows)
+    return lines
+
+
+def read_through(path: Path) -> int:
+    """Read a file from the first byte to the last."""
+    room, total = bytearray(1 << 20), 0
+    with path.open("rb", buffering=0) as file:
+        while got := file.readinto(room):
+            total += got
+    return total
+
+
+def _open(path: Path, **options: Any) -> float:
+    begin = time.perf_counter()
+    db = lethevec.open(path, **options)
+    took = time.perf_counter() - begin
+    db.close()
+    return took
+
+
+def _ids(vectors: Any) -> Any:
+    return np.arange(len(vectors))
+
+
+def _seconds(work: Callable[..., Any], *given: Any, **named: Any) -> float:
+    begin = time.perf_counter()
+    work(*given, **named)
+    return time.perf_counter() - begin
