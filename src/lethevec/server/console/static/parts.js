@@ -219,11 +219,18 @@ export function form(parts, action, work, { kind = "primary", picture, others = 
 export function dialog(title, make, { onClose, wide = false } = {}) {
   const id = fresh("dialog");
   const box = h("dialog", { "aria-labelledby": id, class: wide ? "wide" : null });
-  const close = () => box.close();
-  box.addEventListener("close", () => {
+  let open = true;
+  const leave = () => {
     box.remove();
-    onClose?.();
-  });
+    if (open) onClose?.();
+    open = false;
+  };
+  // The event comes a moment later; what a dialog showed, a key for example, leaves the page with the click.
+  const close = () => {
+    box.close();
+    leave();
+  };
+  box.addEventListener("close", leave);
   put(
     box,
     h(
@@ -240,7 +247,10 @@ export function dialog(title, make, { onClose, wide = false } = {}) {
 }
 
 export function closeDialogs() {
-  for (const box of document.querySelectorAll("dialog")) box.close();
+  for (const box of document.querySelectorAll("dialog")) {
+    box.close();
+    box.remove();
+  }
 }
 
 /** Back and on through pages. */
