@@ -1,4 +1,4 @@
-"""`make pictures`: the pictures of docs/hashing.md and docs/graph.md, measured and drawn anew. Needs matplotlib.
+"""`make pictures`: the pictures of docs/hashing.md and docs/graph.md, measured and drawn again. Needs matplotlib.
 
     steps.svg      what the T steps of USR do: values, error of the code, recall
     families.svg   recall against bits for the families

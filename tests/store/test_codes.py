@@ -23,7 +23,7 @@ from .conftest import account, read_through
 
 BOTH_LAYOUTS = True
 USR = {"family": "usr", "bits": 8 * 24}
-DEAR = [USR, {"family": "simhash", "bits": 200}, {"family": "superbit", "bits": 190, "rotation": "svd"}]
+SLOW = [USR, {"family": "simhash", "bits": 200}, {"family": "superbit", "bits": 190, "rotation": "svd"}]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ class TestOpening:
     @pytest.mark.parametrize(
         "index",
         [
-            *DEAR,
+            *SLOW,
             {**USR, "ranking": "hamming"},
             {**USR, "source": "tables"},
             {"rotation": "svd", "source": "scan"},
@@ -201,8 +201,8 @@ class TestNothingIsTrusted:
         assert report["digest"].passed
 
     def test_another_encoder(self, make, vectors, taken, monkeypatch):
-        """Dense matrices that differ in a last bit, as on another machine: all codes are made anew, and kept."""
-        db = make(index=DEAR[1])
+        """Dense matrices that differ in a last bit, as on another machine: all codes are made again, and kept."""
+        db = make(index=SLOW[1])
         db.add(vectors, ids=range(40))
         rows = kept(db)
         db.close()

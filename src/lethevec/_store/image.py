@@ -46,7 +46,7 @@ __all__ = ["Image", "Kept", "has_image", "image_columns"]
 I64 = npt.NDArray[np.int64]
 
 WORTH_FROM = 20_000  # records; fewer are filed in no time
-_GROWTH = 20  # one more record in so many than the image knows of, and it is written anew
+_GROWTH = 20  # one more record in so many than the image knows of, and it is written again
 _TABLE = "CREATE TABLE IF NOT EXISTS main.image (part INTEGER PRIMARY KEY, data BLOB NOT NULL)"
 _PART = 8 << 20
 _MOST = 1 << 34  # bytes; whoever writes more there than memory holds is not one of us
@@ -118,7 +118,7 @@ class Image:
         return Kept(last, records, slots, bytes(body[_HEAD.size + 8 * absent :]))
 
     def write(self, index: Index) -> bool:
-        """Write it anew, of the records that are in the index now; whether there is one then.
+        """Write it again, of the records that are in the index now; whether there is one then.
 
         It needs space and SQLite's lock, and is only a help: without, there is none.
         """

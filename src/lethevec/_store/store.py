@@ -870,7 +870,7 @@ class Store:
         """Write down what of the index takes long to make, so that the next open is fast; whether there is something.
 
         `close` does so by itself where it is worth it. It is for those who may be killed: whatever forgets or replaces
-        a record erases the image first, and without one the next open makes everything anew.
+        a record erases the image first, and without one the next open makes everything again.
 
         >>> with _example() as db:
         ...     db.write_image()  # few records are found without any structure

@@ -16,7 +16,7 @@ _MOST = 1 << 28
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file anew: the old content or the new one, whatever happens in between."""
+    """Write a file again: the old content or the new one, whatever happens in between."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     temporary = path.with_name(path.name + ".new")
     try:

@@ -74,7 +74,7 @@ def verify(path: Path, sha256: str | None = None) -> None:
 
 
 def _fetch_all(url: str, path: Path, file: IO[bytes], sha256: str | None, timeout: float) -> None:
-    """Try until the part is complete. Attempts are counted anew whenever one brought bytes."""
+    """Try until the part is complete. Attempts are counted again whenever one brought bytes."""
     attempt = 0
     with Progress(None, f"download {path.name}", unit="bytes") as progress:
         while True:

@@ -127,7 +127,7 @@ class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
             self._idle = self.loop.call_later(self.timeout_keep_alive, self._look_idle)
 
     def _default_lines(self) -> bytes:
-        """The lines that uvicorn puts into every answer: the date, which it makes anew each second."""
+        """The lines that uvicorn puts into every answer: the date, which it makes again each second."""
         headers = self.server_state.default_headers
         cls = type(self)
         if cls._defaults[0] is not headers:
