@@ -1,10 +1,11 @@
 """Planning a cluster: how many machines so many records take, and what latency a hedged fan-out has.
 
-    python -m lethevec.cluster.planning --records 1e9 --dim 384 --samples FILE
+    python -m lethevec.cluster.planning --records 1e9 --dim 384 --samples FILE --erasing 0.3
 
 Sizes are arithmetic. Latency is a simulation: each shard's time is drawn from measured times of one member, a second
 member is asked when the first takes too long, and a query takes as long as its slowest shard. `FILE` has measured
-times of one member, in milliseconds, one in a line: `python -m lethevec.bench.experiments.cluster` writes it.
+times of one member, in milliseconds, one in a line: `python -m lethevec.bench.experiments.cluster` writes it, and says
+how many seconds an erasure takes.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--scale", type=float, default=1.0, help="multiply the measured times: a larger shard takes longer"
     )
+    parser.add_argument("--erasing", type=float, help="seconds that one member takes to erase a person, measured")
+    parser.add_argument("--lease", type=float, default=3.0, help="the cluster's lease, in seconds")
     given = parser.parse_args(arguments)
     for vectors in VECTORS:
         made = plan(given.records, given.dim, vectors=vectors, replicas=given.replicas, machine_gib=given.machine_gib)
@@ -144,6 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for word, at in (("one member asked", None), ("hedged", hedge)):
                 found = np.percentile(simulate(times, made.shards, hedge=at), [50, 99, 99.9])
                 print(f"  {word}: median {found[0]:.1f} ms, 99 % {found[1]:.1f} ms, 99.9 % {found[2]:.1f} ms")
+        if given.erasing is not None:
+            whole, without = (
+                erasure_seconds(given.erasing, made.machines, lease=given.lease, away=away) for away in (False, True)
+            )
+            print(f"  erasing a person: {whole:.1f} s; with one member down, incomplete after {without:.1f} s")
 
 
 if __name__ == "__main__":
