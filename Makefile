@@ -8,7 +8,7 @@ CPP := $(wildcard native/*.h native/*.cpp native/*/*.h native/*/*.cpp native/*/*
 # Each has a folder in tests/integrations, with what its environment needs.
 FRAMEWORKS := crewai frames haystack langchain llama_index mcp mem0 sklearn sources
 
-.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-cluster chromium test-console console-demo console-pictures test-long fuzz \
+.PHONY: help demo test lint docs pictures bench format clean test-wheel test-native test-neon test-windows test-asan test-tsan serve test-server-load test-server-crash test-chroma-suite test-cluster chromium test-console console-demo console-pictures test-long fuzz \
   test-integrations $(addprefix test-,$(FRAMEWORKS))
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make test-wheel     the wheel and the sdist: built, and tried in an empty environment"
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
+	@echo "make test-windows   the native core for Windows, cross-compiled and linked"
 	@echo "make test-long      kills, power cuts, damaged files, histories and readers beside a writer, for an hour"
 	@echo "make fuzz    the readers of snapshots and receipts by a coverage-guided fuzzer, for FUZZ_SECONDS=60 each"
 
@@ -104,6 +105,17 @@ test-neon:
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/golden_check $(GOLDEN) scalar neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/agreement_check neon
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/neon-tests/registers_check
+
+# The native core for Windows: compiled and linked, with its kernels' tests; run where there is Wine.
+WINE := $(firstword $(wildcard $(shell command -v wine64) $(shell command -v wine) /usr/lib/wine/wine64))
+test-windows:
+	@$(call need,cmake,cmake)
+	@$(call need,x86_64-w64-mingw32-g++-posix,g++-mingw-w64-x86-64)
+	cmake -S . -B build/windows-tests -DLETHEVEC_NATIVE_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=cmake/x86_64-w64-mingw32.cmake
+	cmake --build build/windows-tests --parallel $(JOBS) --target engine golden_check agreement_check
+	@test -n "$(WINE)" || echo "compiled and linked; not run, because there is no wine"
+	test -z "$(WINE)" || $(WINE) build/windows-tests/golden_check.exe $(GOLDEN)
+	test -z "$(WINE)" || $(WINE) build/windows-tests/agreement_check.exe
 
 # The native core under sanitizers: stray reads and undefined behaviour, and races between a writer and its readers.
 test-asan:

@@ -1,6 +1,8 @@
 #include "fair_lock.h"
 
+#if !defined(_WIN32)
 #include <pthread.h>
+#endif
 
 #include <thread>
 
@@ -12,6 +14,8 @@ namespace {
 std::atomic<unsigned> generation{0};
 std::atomic<int> forking{0};
 
+#if !defined(_WIN32)
+
 // A fork copies memory page by page while other threads go on. So no change begins or ends during it: whether one is
 // under way is then as true in the child as it was before the fork.
 void before_fork() { ++forking; }
@@ -21,16 +25,24 @@ void after_fork_in_child() {
     ++generation;
 }
 
+void watch_forks() {
+    static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    (void)registered;
+}
+
+#else
+
+void watch_forks() {}  // Windows knows no fork
+
+#endif
+
 void wait_for_forks() {
     while (forking) std::this_thread::yield();
 }
 
 }  // namespace
 
-FairLock::FairLock() : generation_(generation) {
-    static const int registered = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    (void)registered;
-}
+FairLock::FairLock() : generation_(generation) { watch_forks(); }
 
 bool FairLock::inherited() const { return generation_ != generation.load(std::memory_order_relaxed); }
 

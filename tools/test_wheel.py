@@ -31,7 +31,10 @@ assert index.digest() == never.digest() and 7 not in index
 print("ten lines ran with", lethevec.cpu_info().isa, "instructions, from", lethevec.__file__)
 """
 
-VERSIONS = (310, 311, 312, 313)
+VERSIONS = (310, 311, 312, 313, 314)
+#: The most that a wheel may have, beside the bundled words.
+MOST_BYTES = 5_000_000
+WORDS = "lethevec/datasets/words-20k-glove-100.npz"
 
 # What an sdist needs to be built, tested and read; and what has no business in it.
 NEEDED = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "Makefile", "src/lethevec/__init__.py"}
@@ -58,12 +61,17 @@ def copy_tracked(target: Path) -> None:
 
 def check_configuration(source: Path) -> None:
     """The wheels that cibuildwheel would build are those that we want."""
-    asked = ["--print-build-identifiers", "--platform", "linux", "--archs", "x86_64,aarch64"]
-    got = set(run(sys.executable, "-m", "cibuildwheel", *asked, source, cwd=source).stdout.split())
-    wanted = {f"cp{version}-manylinux_{arch}" for version in VERSIONS for arch in ("x86_64", "aarch64")}
-    if got != wanted:
-        sys.exit(f"cibuildwheel: expected wheels for {sorted(wanted)}, got {sorted(got)}")
-    print(f"cibuildwheel: would build {len(got)} wheels for Linux")
+    for system, archs, tags in (
+        ("linux", "x86_64,aarch64", ("manylinux_x86_64", "manylinux_aarch64")),
+        ("macos", "arm64", ("macosx_arm64",)),
+        ("windows", "AMD64", ("win_amd64",)),
+    ):
+        asked = ["--print-build-identifiers", "--platform", system, "--archs", archs]
+        got = set(run(sys.executable, "-m", "cibuildwheel", *asked, source, cwd=source).stdout.split())
+        wanted = {f"cp{version}-{tag}" for version in VERSIONS for tag in tags}
+        if got != wanted:
+            sys.exit(f"cibuildwheel: expected wheels for {sorted(wanted)}, got {sorted(got)}")
+        print(f"cibuildwheel: would build {len(got)} wheels for {system}")
 
 
 def check_sdist(path: Path) -> None:
@@ -81,20 +89,23 @@ def check_wheel(path: Path) -> None:
     """The package and its metadata, the compiled core among them; no tests, no tools."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
+        size = path.stat().st_size - archive.getinfo(WORDS).compress_size
+    if size > MOST_BYTES:
+        sys.exit(f"{path.name}: expected at most {MOST_BYTES:,} bytes beside the words, got {size:,}")
     tops = {name.split("/")[0] for name in names}
     if not all(top == "lethevec" or top.endswith(".dist-info") for top in tops):
         sys.exit(f"{path.name}: expected the package and its metadata, got {sorted(tops)}")
     console = "lethevec/server/console/static/"
     files = ("index.html", "main.js", "style.css", "screens/person.js")
     for wanted in (
-        *("lethevec/py.typed", "lethevec/cli/app.py", "lethevec/datasets/words-20k-glove-100.npz"),
+        *("lethevec/py.typed", "lethevec/cli/app.py", WORDS),
         *(console + name for name in files),
     ):
         if wanted not in names:
             sys.exit(f"{path.name}: expected {wanted}, got none")
     if not any(name.startswith("lethevec/_core.") and name.endswith(".so") for name in names):
         sys.exit(f"{path.name}: expected the compiled core, got none")
-    print(f"{path.name}: {len(names)} files, {path.stat().st_size:,} bytes")
+    print(f"{path.name}: {len(names)} files, {path.stat().st_size:,} bytes, {size:,} of them beside the words")
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:

@@ -1,6 +1,8 @@
 #include "sqlite/table_pages.h"
 
+#if !defined(_WIN32)
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -36,6 +38,17 @@ uint64_t varint(const uint8_t*& at, const uint8_t* end) {
     return value;
 }
 
+// How many bytes of a file from some place on; negative when it fails.
+#if !defined(_WIN32)
+int64_t read_at(int descriptor, uint8_t* to, int64_t bytes, int64_t at) {
+    return pread(descriptor, to, static_cast<size_t>(bytes), at);
+}
+#else
+int64_t read_at(int, uint8_t*, int64_t, int64_t) {
+    return -1;
+}  // stores are for POSIX systems; without pages SQLite reads
+#endif
+
 }  // namespace
 
 TablePages::TablePages(File file, uint32_t root) : file_(file) {
@@ -46,7 +59,7 @@ TablePages::TablePages(File file, uint32_t root) : file_(file) {
 void TablePages::load(uint32_t page, int64_t count, uint8_t* to) const {
     int64_t left = count * file_.page_size, at = (static_cast<int64_t>(page) - 1) * file_.page_size;
     while (left > 0) {
-        const ssize_t got = pread(file_.descriptor, to, static_cast<size_t>(left), at);
+        const int64_t got = read_at(file_.descriptor, to, left, at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) refuse("a page cannot be read");
         left -= got;

@@ -25,7 +25,7 @@ if _typing.TYPE_CHECKING:
     from ._forgetting.verify import Verification, verify, verify_chain
     from ._store import Preview, Store, open
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "KEEP",
     "Access",
@@ -88,7 +88,13 @@ _LATER = {
 def __getattr__(name: str) -> object:
     if name in _LATER:
         import importlib
+        import os
 
+        if os.name == "nt" and _LATER[name] in ("_client", "_collections", "_store"):
+            raise errors.UnsupportedError(
+                f"lethevec.{name}: expected a POSIX system, such as Linux or macOS, got Windows, where stores cannot "
+                "be locked and erased as they promise; lethevec.Index works here"
+            )
         return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

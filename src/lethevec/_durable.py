@@ -27,6 +27,8 @@ def as_path(given: object, name: str = "path") -> Path:
 
 def sync_folder(folder: Path) -> None:
     """Make a created, renamed or removed name durable."""
+    if os.name == "nt":  # which opens no folders; its file system keeps a journal of names
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -39,7 +41,8 @@ def open_regular(path: Path, flags: int, *, alone: bool = False) -> int:
 
     With `alone` it must have no second name either, by which what is written to it would reach somebody else's file.
     """
-    flags |= os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # not every system has all of them
+        flags |= getattr(os, name, 0)
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:

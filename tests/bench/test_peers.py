@@ -32,11 +32,12 @@ def small(metric: str, n: int = 3000, dim: int = 24) -> Data:
 
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
 @pytest.mark.parametrize("name", list(peers.SEARCHING))
-def test_peer_finds_neighbours(name: str, metric: str) -> None:
+def test_peer_finds_neighbours(name: str, metric: str, tmp_path: Path) -> None:
     kind = peers.SEARCHING[name]
     if kind.missing():
         pytest.skip(f"{name} is not installed")
     peer = kind()
+    peer.folder = tmp_path
     data = small(metric)
     peer.build(data.train, data.metric)
     got = tune_to(peer, data, 0.9)
@@ -62,6 +63,8 @@ CHANGING: list[tuple[str, dict[str, Any]]] = [
     ("usearch", {}),
     ("turbovec", {"deletes": True}),
     ("scann", {"deletes": True}),
+    ("rabitq-ivf", {"deletes": True}),
+    ("zvec", {}),
     ("chroma", {}),
     ("sqlite-vec", {}),
 ]

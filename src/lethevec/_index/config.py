@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from .. import reference
 from .._hashing import FAMILIES, Hasher, hasher
 from .._hashing.parameters import MAX_BITS, MAX_DIM, boolean, choice, integer, seed_of
 from ..errors import FormatError, LethevecError, ParameterError
-from ..reference import lost_share
 from ..reference.constants import FIRST_STAGE_BITS
 from . import sources
 from .sources import Source, Tables, as_source
@@ -84,7 +84,7 @@ def _usual_planes(family: str, dim: int, source: Source, keep_vectors: bool) -> 
     if family != "progressive" or not keep_vectors:
         return PLANES_ALONE
     planes = PLANES_WITH_TABLES if isinstance(source, Tables) else LEAST_PLANES
-    while lost_share(planes) > LOST_PER_DIMENSION * dim or (planes + 1) * dim <= FIRST_STAGE_BITS:
+    while reference.lost_share(planes) > LOST_PER_DIMENSION * dim or (planes + 1) * dim <= FIRST_STAGE_BITS:
         if planes == PLANES_ALONE:
             break
         planes += 1

@@ -24,89 +24,92 @@ tests hold it to that. It is slow, and meant to be read. In this order, each mod
 | `index` | an index over a plain dict: add, update, forget, search, digest |
 """
 
-from .activation import tanh
-from .allowing import direct_rows
-from .codes import asymmetric, hamming, pack, unpack, unpack_bits
-from .constants import TANH_ERROR
-from .digest import (
-    code_record,
-    configuration_json,
-    digest_of_state,
-    expand,
-    multiset_state,
-    record_keys,
-    vector_record,
-)
-from .encoder import Encoder
-from .families import (
-    alignment,
-    faiss_rule,
-    gain,
-    lost_share,
-    plane_weights,
-    progressive,
-    progressive_reconstruct,
-    relaxed_error,
-    simhash,
-    superbit,
-    superbit_reconstruct,
-    superbit_scale,
-    usr,
-    usr_reconstruct,
-    usr_scale,
-)
-from .generator import gaussians, signs, words
-from .graph import EdgeCodes, Graph, GraphSettings, vector_hash
-from .graph_search import Walked, graph_candidates, graph_pool, walk
-from .index import Index
-from .norm_grid import mean_norm
-from .pivot_search import Found, PivotPlan, pivot_candidates, pivot_plan, search_pivots
-from .pivots import (
-    PivotCells,
-    Pivots,
-    PivotSettings,
-    build_pivots,
-    default_pivot_key,
-    is_pivot,
-    is_sampled,
-    pivot_key,
-    pivot_limit,
-    siphash,
-)
-from .ranking import Query, Records, answer, true_distances
-from .rotations import (
-    DenseFrame,
-    Frame,
-    HadamardFrame,
-    Rotation,
-    analysis,
-    fwht,
-    gaussian_matrix,
-    gram_schmidt,
-    make_frame,
-    svd_rotation,
-    synthesis,
-)
-from .scan import ScanLimits, ScanPlan, scan_candidates, scan_limits, scan_plan, scan_survivors
-from .tables import (
-    Probe,
-    Tables,
-    TableSettings,
-    build_tables,
-    filter_rank,
-    flip_score,
-    pass_filter,
-    probes_for,
-    probing,
-    table_candidates,
-    table_keys,
-    table_signatures,
-    table_survivors,
-    table_values,
-    table_weights,
-    tables_frame,
-)
-from .vectors import directions, dot, norms, squared_distance
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from .activation import tanh
+    from .allowing import direct_rows
+    from .codes import asymmetric, hamming, pack, unpack, unpack_bits
+    from .constants import TANH_ERROR
+    from .digest import (
+        code_record,
+        configuration_json,
+        digest_of_state,
+        expand,
+        multiset_state,
+        record_keys,
+        vector_record,
+    )
+    from .encoder import Encoder
+    from .families import (
+        alignment,
+        faiss_rule,
+        gain,
+        lost_share,
+        plane_weights,
+        progressive,
+        progressive_reconstruct,
+        relaxed_error,
+        simhash,
+        superbit,
+        superbit_reconstruct,
+        superbit_scale,
+        usr,
+        usr_reconstruct,
+        usr_scale,
+    )
+    from .generator import gaussians, signs, words
+    from .graph import EdgeCodes, Graph, GraphSettings, vector_hash
+    from .graph_search import Walked, graph_candidates, graph_pool, walk
+    from .index import Index
+    from .norm_grid import mean_norm
+    from .pivot_search import Found, PivotPlan, pivot_candidates, pivot_plan, search_pivots
+    from .pivots import (
+        PivotCells,
+        Pivots,
+        PivotSettings,
+        build_pivots,
+        default_pivot_key,
+        is_pivot,
+        is_sampled,
+        pivot_key,
+        pivot_limit,
+        siphash,
+    )
+    from .ranking import Query, Records, answer, true_distances
+    from .rotations import (
+        DenseFrame,
+        Frame,
+        HadamardFrame,
+        Rotation,
+        analysis,
+        fwht,
+        gaussian_matrix,
+        gram_schmidt,
+        make_frame,
+        svd_rotation,
+        synthesis,
+    )
+    from .scan import ScanLimits, ScanPlan, scan_candidates, scan_limits, scan_plan, scan_survivors
+    from .tables import (
+        Probe,
+        Tables,
+        TableSettings,
+        build_tables,
+        filter_rank,
+        flip_score,
+        pass_filter,
+        probes_for,
+        probing,
+        table_candidates,
+        table_keys,
+        table_signatures,
+        table_survivors,
+        table_values,
+        table_weights,
+        tables_frame,
+    )
+    from .vectors import directions, dot, norms, squared_distance
 
 __all__ = [
     "TANH_ERROR",
@@ -210,3 +213,55 @@ __all__ = [
     "walk",
     "words",
 ]
+
+#: Where each name is. The index asks for few of them, and late: all together would slow down every import of lethevec.
+_WHERE = {
+    "activation": "tanh",
+    "allowing": "direct_rows",
+    "codes": "asymmetric hamming pack unpack unpack_bits",
+    "constants": "TANH_ERROR",
+    "digest": "code_record configuration_json digest_of_state expand multiset_state record_keys vector_record",
+    "encoder": "Encoder",
+    "families": (
+        "alignment faiss_rule gain lost_share plane_weights progressive progressive_reconstruct "
+        "relaxed_error simhash superbit superbit_reconstruct superbit_scale usr usr_reconstruct "
+        "usr_scale"
+    ),
+    "generator": "gaussians signs words",
+    "graph": "EdgeCodes Graph GraphSettings vector_hash",
+    "graph_search": "Walked graph_candidates graph_pool walk",
+    "index": "Index",
+    "norm_grid": "mean_norm",
+    "pivot_search": "Found PivotPlan pivot_candidates pivot_plan search_pivots",
+    "pivots": (
+        "PivotCells Pivots PivotSettings build_pivots default_pivot_key is_pivot is_sampled pivot_key "
+        "pivot_limit siphash"
+    ),
+    "ranking": "Query Records answer true_distances",
+    "rotations": (
+        "DenseFrame Frame HadamardFrame Rotation analysis fwht gaussian_matrix gram_schmidt make_frame "
+        "svd_rotation synthesis"
+    ),
+    "scan": "ScanLimits ScanPlan scan_candidates scan_limits scan_plan scan_survivors",
+    "tables": (
+        "Probe Tables TableSettings build_tables filter_rank flip_score pass_filter probes_for probing "
+        "table_candidates table_keys table_signatures table_survivors table_values table_weights "
+        "tables_frame"
+    ),
+    "vectors": "directions dot norms squared_distance",
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULE_OF:
+        import importlib
+
+        found: object = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+        globals()[name] = found  # asked for once
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,6 +5,12 @@ along some directions far more than along others, so that neighbourhoods have ab
 embeddings. Sizes are measured one after the other, each in an index that is built, changed one record at a time and
 searched; so absolute times depend on the machine, and what counts is how they grow. Times are those of the CPU.
 
+The part `paper` is what the paper does at its own size (its largest set has 9,990,000 vectors of 96 numbers): USR codes
+of 8 bits a number of every vector, all of them ranked by Hamming distance; encoding, memory, a search, and one point
+deleted at a time. Beside it Faiss IVFPQ, which the paper trains again after a deletion, and its own delete. Vectors and
+codes of 10,000,000 take about 6 GB. The local dimension of the vectors is estimated from the distances to the 100
+nearest of each query (Levina and Bickel 2004), so that it can be compared with that of real sets.
+
 While records are changed, a second thread searches. The longest that one of its searches took says how long a change
 stops others. Both threads need a core of their own for that, so this part is not pinned.
 """
@@ -14,6 +20,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +28,12 @@ import numpy.typing as npt
 
 import lethevec
 
+from ..measuring.data import nearest_of
 from ..measuring.field import Line
+from ..measuring.memory import settled
 from ..measuring.prepared import Prepared
 from ..measuring.timing import no_collection
+from ..peers.faiss import FaissIVFPQ
 from .growth import exponent
 from .run import Run
 
@@ -43,11 +53,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--changes", type=int, default=3000, help="records that are added and forgotten (3000)")
     parser.add_argument("--target", type=float, default=0.9, help="recall that searches are to reach (0.9)")
     parser.add_argument("--refine", action="store_true", help="cells around means")
+    parser.add_argument(
+        "--parts", default="sizes", help="what to measure, with commas, of sizes,paper (default: sizes)"
+    )
 
 
 def experiment(run: Run, given: Prepared) -> None:
     """Measure all sizes."""
-    run.stage("scale", "sizes", given, lambda _: measure(run))
+    if run.wants("sizes"):
+        run.stage("scale", "sizes", given, lambda _: measure(run))
+    if run.wants("paper"):
+        run.stage("scale", "paper", given, lambda _: paper(run))
 
 
 def vectors_of(n: int, dim: int, seed: int) -> F32:
@@ -175,3 +191,107 @@ def _stop(index: lethevec.Index, queries: F32, coming: F32) -> float:
         done.set()
         thread.join()
     return 1e3 * longest[0]
+
+
+# The paper at its size ------------------------------------------------------------------------------------------------
+
+POINTS = 10  # that are deleted, one at a time, after a first one
+PAPER_QUERIES = 100
+NEAREST = 100
+
+
+def paper(run: Run) -> list[Line]:
+    """USR codes of every vector, and Faiss IVFPQ, one size after the other."""
+    lines = [line for n in run.options.sizes for line in _paper_size(run, n)]
+    rows = [
+        [
+            f"{line['records']:,}",
+            line["competitor"],
+            f"{line['build_s']:,.1f}",
+            f"{line['bytes'] / 1e6:,.0f}",
+            f"{line['search_ms']:,.2f}",
+            f"{line['recall']:.3f}",
+            f"{1e6 * line['delete_s']:,.1f}",
+        ]
+        for line in lines
+    ]
+    head = ["records", "by", "encoding or building, CPU s", "MB", "ms/query", f"recall@{K}", "us to delete one, mean"]
+    run.table("the paper's codes at its size, one thread", head, rows)
+    return lines
+
+
+def local_dimension(nearest: npt.NDArray[np.float64]) -> float:
+    """The maximum-likelihood estimate of Levina and Bickel, averaged over its inverse as MacKay and Ghahramani advise,
+    from the Euclidean distances of queries to their nearest, ascending."""
+    logs = np.log(nearest[:, -1:] / nearest[:, :-1])
+    return float(1 / logs.mean())
+
+
+def _paper_size(run: Run, n: int) -> list[Line]:
+    dim = run.options.dim
+    x = vectors_of(n + PAPER_QUERIES, dim, 1)
+    x, queries = x[:n], x[n:].copy()
+    # Unit vectors: the Euclidean distance follows from that by cosine.
+    cosine = nearest_of("cosine", x, queries, NEAREST)
+    dimension = local_dimension(np.sqrt(np.maximum(2 * cosine, 1e-12)))
+    run.note(f"  {n:,}: local dimension {dimension:.1f}")
+    limit = cosine[:, K - 1 : K] + 1e-6
+    leaving = np.random.default_rng(5).choice(n, size=POINTS + 1, replace=False)
+
+    def line(name: str, build: float, size: int, ids: Any, search: float, deletes: list[float]) -> Line:
+        # An answer is right when it is as near as the K-th true neighbour.
+        near = 1 - np.einsum("qkd,qd->qk", x[ids].astype(np.float64), queries.astype(np.float64))
+        recall = float(((near <= limit) & (ids >= 0)).mean())
+        run.note(
+            f"  {name}: {build:.1f} s of CPU, {size / 1e6:,.0f} MB, {1e6 * float(np.mean(deletes)):,.1f} us to delete"
+        )
+        about: Line = {"what": "paper", "records": n, "dim": dim, "local_dimension": dimension, "competitor": name}
+        told = {
+            "build_s": build,
+            "bytes": size,
+            "search_ms": search,
+            "recall": recall,
+            "delete_s": float(np.mean(deletes)),
+        }
+        return {**about, **told, "deletes": deletes}
+
+    with run.pinned, no_collection():
+        before = settled()
+        index = lethevec.Index(
+            dim, family="usr", bits=8 * dim, steps=17, ranking="hamming", keep_vectors=False, source="scan"
+        )
+        begin = time.process_time()
+        for start in range(0, n, BLOCK):
+            index.add(x[start : start + BLOCK], ids=np.arange(start, min(n, start + BLOCK)), threads=1)
+        build, size = time.process_time() - begin, settled() - before
+        begin = time.process_time()
+        found = np.concatenate([index.search(query, K, threads=1).ids for query in queries])
+        search = 1e3 * (time.process_time() - begin) / len(queries)
+        deletes = [_seconds(index.forget, id) for id in leaving.tolist()]
+        lines = [line(f"USR (T = 17), {8 * dim} bits", build, size, found, search, deletes[1:])]
+        del index
+        if FaissIVFPQ.missing():
+            run.note("  Faiss IVFPQ: the package 'faiss-cpu' is not installed")
+            return lines
+        before = settled()
+        peer = FaissIVFPQ(refined=False)
+        begin = time.process_time()
+        peer.start(x[:: max(1, n // 250_000)], "cosine")  # more than it takes samples of
+        for start in range(0, n, BLOCK):
+            peer.insert(x[start : start + BLOCK], np.arange(start, min(n, start + BLOCK)))
+        build, size = time.process_time() - begin, settled() - before
+        peer.set((32.0,))
+        begin = time.process_time()
+        found = np.stack([peer.search_one(query, K) for query in queries])
+        search = 1e3 * (time.process_time() - begin) / len(queries)
+        own = [_seconds(peer.delete, np.array([id])) for id in leaving.tolist()]
+        lines.append(line("Faiss IVFPQ fast-scan, nprobe=32, remove_ids", build, size, found, search, own[1:]))
+        trained: Line = {**lines[-1], "competitor": "Faiss IVFPQ fast-scan, nprobe=32, retrained", "delete_s": build}
+        lines.append({**trained, "deletes": [build]})
+    return lines
+
+
+def _seconds(call: Callable[[Any], object], given: Any) -> float:
+    begin = time.process_time()
+    call(given)
+    return time.process_time() - begin

@@ -25,6 +25,7 @@ PACKAGES = (
     "annoy",
     "scann",
     "voyager",
+    *("rabitqlib", "pyvsag", "ngt", "scalable-vs", "zvec"),
     *("chromadb", "sqlite-vec"),
 )
 

@@ -20,14 +20,18 @@ from .faiss import (
     FaissRaBitQ,
 )
 from .hnswlib import Hnswlib
+from .ngt import Ngt
 from .ours import Lethevec, LethevecStore, PaperMode
 from .peer import Peer
+from .rabitqlib import RabitqHNSW, RabitqIVF, SymphonyQG
 from .scann import Scann
 from .sqlite import PlainSqlite, SqliteVec
-from .symqg import SymphonyQG
+from .svs import Svs
 from .turbovec import Turbovec
 from .usearch import Usearch
 from .voyager import Voyager
+from .vsag import Vsag
+from .zvec import Zvec
 
 #: Libraries to compare with, by the names that the command line takes.
 SEARCHING: dict[str, type[Peer]] = {
@@ -43,6 +47,12 @@ SEARCHING: dict[str, type[Peer]] = {
     "scann": Scann,
     "annoy": Annoy,
     "symqg": SymphonyQG,
+    "rabitq-ivf": RabitqIVF,
+    "rabitq-hnsw": RabitqHNSW,
+    "vsag": Vsag,
+    "ngt": Ngt,
+    "svs": Svs,
+    "zvec": Zvec,
 }
 
 #: Everything that can compete.

@@ -158,7 +158,13 @@ def peers_table(lines: list[Line], data: str) -> Table:
         told = f"{name}: {source}" if name == "lethevec (default)" and source else name
         rows.append([told, *(f"{rate:,.0f}" if rate else "-" for rate in rates), *cost])
     head = ("by", *(f"queries/s at {level}" for level in LEVELS), "build, s", "CPU s", "MB")
-    return Table(f"{data}: at equal recall@10, one thread, one query at a time", head, rows)
+    return Table(f"{data}{among(lines, data)}: at equal recall@10, one thread, one query at a time", head, rows)
+
+
+def among(lines: list[Line], data: str) -> str:
+    """How many records the peers searched, for a heading: a run may take only the first ones of a set."""
+    records = next((line["records"] for line in of(lines, "peers", data, "point") if "records" in line), None)
+    return f", {records:,} records" if records else ""
 
 
 def streaming_table(lines: list[Line], data: str) -> Table:
@@ -271,9 +277,16 @@ def _speed(lines: list[Line], data: str) -> list[str]:
     faster = sorted((n for n in others if others[n] > best[1]), key=lambda n: -others[n])
     told = [f"{name} ({others[name] / best[1]:.1f} times as many)" for name in faster]
     slower = [name for name in others if name not in faster]
-    text = f"At recall@10 of 0.9 our best, {best[0]}, answers {best[1]:,.0f} queries/s on one thread; "
-    text += f"faster: {', '.join(told)}; " if told else "no peer is faster; "
-    return [text + (f"slower: {', '.join(slower)}." if slower else "none is slower.")]
+    ran = [name for name in curves if not is_ours(name) and name != EXACT]
+    text = (
+        f"At recall@10 of 0.9 our best, {best[0]}, answers {best[1]:,.0f} queries/s on one thread. Of the {len(ran)} "
+    )
+    text += "peers that ran, faster are " + (f"{', '.join(told)}; " if told else "none; ")
+    text += f"slower are {', '.join(slower)}" if slower else "slower is none"
+    short = [name for name in ran if name not in others]
+    text += f"; {', '.join(short)} did not reach this recall." if short else "."
+    missing = list(dict.fromkeys(line["competitor"] for line in of(lines, "peers", data, "out")))
+    return [text + (f" Not compared, because they did not run: {', '.join(missing)}." if missing else "")]
 
 
 def _forgetting(lines: list[Line], data: str) -> list[str]:

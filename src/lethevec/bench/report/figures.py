@@ -23,11 +23,15 @@ OURS = {
     "lethevec (scan)": "#d6336c",
     "lethevec (tables)": "#862e9c",
     "lethevec (pivots, refined)": "#f59f00",
+    "lethevec (graph)": "#7048e8",
     "lethevec, in memory": "#b3001b",
     "lethevec, durable": "#e8590c",
     "USR (T = 17), ours": "#e8590c",
 }
-REST = ("#1f77b4", "#2ca02c", "#17becf", "#8c6d31", "#868e96", "#1f2a6b", "#9e8cc9", "#94a500", "#000000", "#74b9f0")
+REST = (
+    *("#1f77b4", "#2ca02c", "#17becf", "#8c6d31", "#868e96", "#1f2a6b", "#9e8cc9", "#94a500", "#000000", "#74b9f0"),
+    *("#0b7285", "#a9713f", "#5c940d"),  # a prime number, as of marks: colour and mark together tell many apart
+)
 MARKS = "osD^vP*X<>"
 
 
@@ -241,7 +245,7 @@ def draw_peers(lines: list[Line], data: str, folder: Path) -> Figure | None:
         return None
     figure, axes = pyplot().subplots(figsize=(9.4, 5.2), layout="constrained")
     rows = _curves(axes, fronts(points), least=0.5)
-    axes.set(xlabel="recall@10", ylabel="queries per second, one thread", title=data)
+    axes.set(xlabel="recall@10", ylabel="queries per second, one thread", title=data + analysis.among(lines, data))
     save(figure, folder, f"peers-{data}", ("by", "recall@10", "queries per second"), rows)
     caption = "Pareto fronts over each library's own settings; up and to the right is better. One thread, one query at "
     caption += "a time, all in one run, taking turns."

@@ -40,11 +40,12 @@ class Section:
 def sections(lines: list[Line], drawn: dict[str, list[Figure]], command: str) -> list[Section]:
     """The whole report, in order."""
     names = analysis.data_names(lines)
-    said = [f"{data}. {' '.join(told)}" for data in names if (told := analysis.meaning(lines, data))]
-    made = [Section("What it means", said, [], [], [])] if said else []
+    made = []
     if any(line["part"] in ("peers", "paper3") for line in lines):
         lost = [f"{data}. {sentence}" for data in names for sentence in analysis.losses(lines, data)]
         made.append(Section("Where we lose", [] if lost else ["Nowhere in this run."], lost, [], []))
+    said = [f"{data}. {' '.join(told)}" for data in names if (told := analysis.meaning(lines, data))]
+    made += [Section("What it means", said, [], [], [])] if said else []
     made.append(Section("What was run", [INTRO, f"Made by: {command}"], _machine(lines), [], _sets(lines)))
     for data in names:
         shown = {figure.name.split("-")[0]: figure for figure in drawn.get(data, [])}
