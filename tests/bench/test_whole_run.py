@@ -17,7 +17,7 @@ from lethevec.bench import cli, paper, peers
 from lethevec.bench.experiments import deletion, paper3
 from lethevec.bench.experiments.run import Run
 from lethevec.bench.measuring.field import Competitor
-from lethevec.bench.report import analysis, results
+from lethevec.bench.report import analysis, front, results
 from lethevec.bench.report.tables import markdown
 
 pytest.importorskip("h5py")
@@ -229,3 +229,24 @@ def test_results_are_plain_json(tmp_path: Path) -> None:
     line = json.loads(made.path.read_text().splitlines()[0])
     assert (line["array"], line["number"], line["parameters"]["path"]) == ([0, 1, 2], 0.5, "x")
     assert markdown(("a", "b"), [("x", 1)]).count("\n") == 2
+
+
+def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
+    """The fastest peers by name and ours; what is left, at each library's best; nobody whose living are not found."""
+
+    def point(name: str, recall: float, rate: float) -> results.Line:
+        return {"part": "peers", "data": "toy", "what": "point", "competitor": name, "recall": recall, "rate": rate}
+
+    def left(peer: str, found: int, control: int = 5) -> results.Line:
+        told = {"part": "residue", "data": "", "what": "residue", "peer": peer, "of": 400}
+        return {**told, "bytes": found, "control": control}
+
+    slow = [point(f"peer {i}", recall, 100.0 - i) for i in range(8) for recall in (0.8, 0.95)]
+    ours = [point("lethevec (graph)", recall, 300.0) for recall in (0.8, 0.97)]
+    residue = [left("leaky", 400), left("leaky", 200), left("lethevec (store)", 0), left("quantised", 0, control=0)]
+    front.draw([*slow, *ours, *residue], "toy", tmp_path / "front.svg")
+    picture = (tmp_path / "front.svg").read_text()
+    for text in ("lethevec (graph)", "peer 0", "peer 5", "2 other peers", "leaky", "50 %", "nothing", "toy"):
+        assert text in picture, text
+    for text in ("peer 7", "quantised", "#000000", "fill: #ffffff"):
+        assert text not in picture, text

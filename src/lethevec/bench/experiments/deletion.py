@@ -40,6 +40,8 @@ def rivals() -> list[Competitor]:
         Competitor("usearch, remove", "usearch"),
         Competitor("turbovec (4 bits), remove", "turbovec", {"deletes": True}),
         Competitor("ScaNN, delete", "scann", {"deletes": True}),
+        Competitor("RaBitQ IVF, remove", "rabitq-ivf", {"deletes": True}),
+        Competitor("Zvec, delete", "zvec"),
     ]
 
 
@@ -50,7 +52,7 @@ def measure(run: Run, field: Field) -> list[Line]:
     stay = order[-(10 if run.options.quick else LOOKED_FOR) :]
     truths = [_survivors(run, field, order, level) for level in LEVELS]
     marks = [round(level * len(order)) for level in (0.0, *LEVELS)]
-    chances = [_by_chance(field, order, until, len(stay)) for until in marks]
+    chances = [by_chance(field, order[until:], order[:until][-len(stay) :]) for until in marks]
     lines: list[Line] = []
     for competitor in [*OURS, *rivals()]:
         field.enter([competitor])
@@ -58,7 +60,8 @@ def measure(run: Run, field: Field) -> list[Line]:
             done = 0
             for place, nearest in enumerate((data.nearest, *truths)):
                 line = _at_level(field, competitor, order, (done, marks[place]), nearest)
-                files = line and _files(field, competitor.name, order[: marks[place]], chances[place], stay)
+                gone = order[: marks[place]][-len(stay) :]
+                files = line and in_files(field, competitor.name, gone, chances[place], stay)
                 if line is None or files is None:
                     break
                 lines.append({**line, **files, "level": (0.0, *LEVELS)[place]})
@@ -107,18 +110,21 @@ def _tell(field: Field, line: Line) -> None:
     )
 
 
-def _by_chance(field: Field, order: Ids, until: int, count: int) -> list[float]:
-    """Of each that is searched for, the share that the survivors have in common with it: runs of zeros, say."""
-    if not until:
+def by_chance(field: Field, living: Ids, gone: Ids) -> list[float]:
+    """Of each that is searched for, the share that the living have in common with it: runs of zeros, say."""
+    if not len(gone):
         return []
     with tempfile.TemporaryDirectory(prefix="lethevec-bench-") as folder:
-        left = _given(field, np.sort(order[until:]))
-        (Path(folder) / "survivors").write_bytes(left.tobytes() + bytes(4096))
-        return found_of(_given(field, order[:until][-count:]), Path(folder))
+        left = _given(field, np.sort(living))
+        (Path(folder) / "living").write_bytes(left.tobytes() + bytes(4096))
+        return found_of(_given(field, gone), Path(folder))
 
 
-def _files(field: Field, name: str, gone: Ids, chance: list[float], stay: Ids) -> Line | None:
-    """Save, and search the files: here and not in the competitor's process, whose memory is being watched."""
+def in_files(field: Field, name: str, gone: Ids, chance: list[float], stay: Ids) -> Line | None:
+    """Save, and search the files for the rows that are gone and, as a control, for some that stay.
+
+    This is done here and not in the competitor's process, whose memory is being watched.
+    """
     place = Path(tempfile.mkdtemp(prefix="lethevec-bench-"))
     try:
         saved = field.ask(name, "save", folder=str(place))
@@ -126,7 +132,7 @@ def _files(field: Field, name: str, gone: Ids, chance: list[float], stay: Ids) -
             return None
         folder = Path(saved)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        left = found_of(_given(field, gone[-len(stay) :]), folder) if len(gone) else []
+        left = found_of(_given(field, gone), folder) if len(gone) else []
         # Where the living cannot be found either, finding nothing of the deleted says nothing.
         control = found_of(_given(field, stay[:5]), folder)
     finally:

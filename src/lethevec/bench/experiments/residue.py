@@ -5,8 +5,8 @@ wrote is searched for the deleted vectors, in all the encodings that our own sea
 23 bytes. As a control, the living vectors are searched for in the same files: where they cannot be found either (a
 quantised index), finding nothing says nothing.
 
-Peers that are not installed are skipped by name: pip install hnswlib faiss-cpu usearch chromadb sqlite-vec (and
-pysqlite3-binary, where Python's own SQLite cannot load extensions).
+Peers that are not installed are skipped by name: pip install hnswlib faiss-cpu usearch rabitqlib zvec chromadb
+sqlite-vec (and pysqlite3-binary, where Python's own SQLite cannot load extensions).
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ ERASING = (
     ("faiss", Competitor("Faiss Flat", "flat", {"deletes": True})),
     ("faiss", Competitor("Faiss IVF16,Flat", "ivf-flat")),
     ("usearch", Competitor("usearch", "usearch")),
+    ("RaBitQ IVF", Competitor("RaBitQ IVF", "rabitq-ivf", {"deletes": True})),
+    ("zvec", Competitor("zvec", "zvec")),
     ("chroma", Competitor("chroma", "chroma")),
     *(
         (

@@ -1,4 +1,7 @@
-"""A stream of inserts, deletes and searches, as in the streaming track of big-ann-benchmarks: recall over time.
+"""A stream of inserts, deletes and searches, as in the streaming track of big-ann-benchmarks: what it does over time.
+
+At every search: recall, what the changes since the last one took, memory, the size of the files, and how many of some
+deleted records can still be found in the files.
 
 Every search is scored against the true neighbours among the records that live at that moment, which are found by brute
 force (once, and cached). Each competitor is tuned to recall 0.9 at the first search and keeps that setting: what
@@ -29,6 +32,7 @@ from .runbook import Step
 
 TARGET = 0.9
 K = 10
+LOOKED_FOR = 10  # of the records that went last, so many are searched for in the files
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +47,16 @@ class Living:
 
     def __init__(self) -> None:
         self.row_of: dict[int, int] = {}
+        self.gone: dict[int, None] = {}  # rows that nobody has any more, in the order in which they went
 
     def apply(self, step: Step) -> None:
         """Take one step."""
         for place, id in enumerate(range(step.start, step.end)):
-            if step.operation == "delete":
-                del self.row_of[id]
-            else:
+            if step.operation in ("delete", "replace") and id in self.row_of:
+                self.gone[self.row_of.pop(id)] = None
+            if step.operation != "delete":
                 self.row_of[id] = step.rows + place
+                self.gone.pop(step.rows + place, None)
 
     def arrays(self) -> tuple[Ids, Ids]:
         """Ids, ascending, and their rows."""
@@ -59,10 +65,12 @@ class Living:
 
 
 class Truth(NamedTuple):
-    """At one search: the living ids, their rows, and the true distances; at the first one for tuning as well."""
+    """At one search: the living ids, their rows, some rows that are gone, and the true distances; at the first one for
+    tuning as well."""
 
     ids: Ids
     rows: Ids
+    gone: Ids
     nearest: F64
     tuning: F64 | None
 
@@ -84,7 +92,8 @@ def truths(run: Run, given: Prepared, steps: list[Step]) -> list[Truth]:
         if not found:
             queries = given.data.for_tuning().test
             tuning = prepared.kept(folder / "tuning.npy", partial(_nearest, run, given.data, rows, queries))
-        found.append(Truth(ids, rows, nearest, tuning))
+        gone = np.array(list(living.gone)[-LOOKED_FOR:], dtype=np.int64)
+        found.append(Truth(ids, rows, gone, nearest, tuning))
     return found
 
 
@@ -121,22 +130,24 @@ def experiment(run: Run, whole: Prepared) -> None:
 
     def measure(field: Field) -> list[Line]:
         true = truths(run, given, steps)
+        chances = [deletion.by_chance(field, now.rows, now.gone) for now in true]
         lines: list[Line] = []
         rows = next((step.end - step.start for step in steps if step.operation == "insert"), 0)
         for one in competitors():
             field.begin(one, "start", kind=one.kind, options=one.options, rows=rows)
-            lines += _through(field, one.name, steps, true)
+            lines += _through(field, one.name, steps, list(zip(true, chances, strict=True)))
             field.close()
         return lines
 
     run.stage("streaming", "", given, measure)
 
 
-def _through(field: Field, name: str, steps: list[Step], true: list[Truth]) -> list[Line]:
+def _through(field: Field, name: str, steps: list[Step], true: list[tuple[Truth, list[float]]]) -> list[Line]:
     """One competitor through the whole stream, or as far as it gets."""
     lines: list[Line] = []
     took = {"insert": 0.0, "delete": 0.0, "replace": 0.0}
     counts = dict.fromkeys(took, 0)
+    changes: list[Line] = []  # since the last search
     searches = iter(true)
     for number, step in enumerate(steps, 1):
         if name not in field.workers:
@@ -146,8 +157,9 @@ def _through(field: Field, name: str, steps: list[Step], true: list[Truth]) -> l
             if spent is not None:
                 took[step.operation] += spent
                 counts[step.operation] += step.end - step.start
+                changes.append({"operation": step.operation, "records": step.end - step.start, "seconds": spent})
             continue
-        now = next(searches)
+        now, chance = next(searches)
         if not lines and field.ask(name, "tune", nearest=now.tuning, target=TARGET) is None:
             return lines
         got = field.ask(name, "answers", k=K)
@@ -156,7 +168,11 @@ def _through(field: Field, name: str, steps: list[Step], true: list[Truth]) -> l
         found, ghosts = score(field.data, np.array(got.pop("ids")), now)
         micros = {f"{what}_us": 1e6 * took[what] / counts[what] for what in took if counts[what]}
         line: Line = {"what": "search", "competitor": name, "at": number, "living": len(now.ids), "recall": found}
-        lines.append({**line, "ghosts": ghosts, **got, **micros})
+        files = deletion.in_files(field, name, now.gone, chance, now.rows[-LOOKED_FOR:])
+        if files is None:
+            return lines
+        lines.append({**line, "ghosts": ghosts, **got, **micros, "changes": changes, **files})
+        changes = []
     if lines:
         field.note(f"  {name}: recall {lines[0]['recall']:.3f} at first, {lines[-1]['recall']:.3f} at the end")
     return lines

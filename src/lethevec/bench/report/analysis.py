@@ -129,13 +129,7 @@ def decay_table(lines: list[Line], data: str) -> Table:
     """What is left after deletions."""
     rows = []
     for line in of(lines, "paper3", data, "decay"):
-        found = line["traces"]
-        if not line["looked_for"]:
-            told = ""
-        elif line["control"]:
-            told = f"{found} of {line['looked_for']}"
-        else:
-            told = f"{found} of {line['looked_for']} (nor of living ones: quantised)"
+        told = traces(line)
         share = f"{100 * line['level']:.0f} %"
         memory, files = f"{line['bytes'] / 1e6:,.0f}", f"{line['file_bytes'] / 1e6:,.1f}"
         rows.append([line["competitor"], share, f"{line['recall']:.3f}", memory, files, told, str(line["ghosts"])])
@@ -168,15 +162,18 @@ def among(lines: list[Line], data: str) -> str:
 
 
 def streaming_table(lines: list[Line], data: str) -> Table:
-    """Recall at the first, the worst and the last search, and the cost of changes."""
+    """Recall at the first, the worst and the last search; the cost of changes; memory; what is left of the deleted."""
     rows = []
     for name, found in by_competitor(of(lines, "streaming", data, "search")).items():
         recalls = [line["recall"] for line in found]
         last = found[-1]
         micros = [f"{last[key]:,.1f}" if key in last else "-" for key in ("insert_us", "delete_us")]
+        slowest = max((us for line in found for us in step_us(line, "delete")), default=None)
+        micros.append(f"{slowest:,.1f}" if slowest is not None else "-")
         seen = sum(line["ghosts"] for line in found)
-        cells = [f"{recalls[0]:.3f}", f"{min(recalls):.3f}", f"{recalls[-1]:.3f}", *micros, str(seen)]
-        rows.append([name, *cells, f"{last['rate']:,.0f}"])
+        cells = [f"{recalls[0]:.3f}", f"{min(recalls):.3f}", f"{recalls[-1]:.3f}", *micros]
+        grown = f"{found[0]['bytes'] / 1e6:,.0f} to {last['bytes'] / 1e6:,.0f}"
+        rows.append([name, *cells, grown, traces(last), str(seen), f"{last['rate']:,.0f}"])
     head = (
         "by",
         "recall at first",
@@ -184,10 +181,30 @@ def streaming_table(lines: list[Line], data: str) -> Table:
         "at the end",
         "us/insert",
         "us/delete",
+        "in the slowest step",
+        "MB in memory",
+        "deleted found in files",
         "deleted returned",
         "queries/s",
     )
     return Table(f"{data}: recall over a stream", head, rows)
+
+
+def step_us(line: Line, operation: str) -> list[float]:
+    """Microseconds a record of each change of this kind since the search before."""
+    return [
+        1e6 * change["seconds"] / change["records"]
+        for change in line.get("changes", ())
+        if change["operation"] == operation
+    ]
+
+
+def traces(line: Line) -> str:
+    """How many of the deleted records that were looked for were found in the files."""
+    if not line.get("looked_for"):
+        return ""
+    told = f"{line['traces']} of {line['looked_for']}"
+    return told if line["control"] else f"{told} (nor of living ones: quantised)"
 
 
 def out_table(lines: list[Line]) -> Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..measuring.field import Line
-from . import analysis, figures
+from . import analysis, figures, front
 from .figures import Figure
 from .results import NAME, read, results_of
 from .tables import Table, markdown
@@ -206,4 +206,7 @@ def make(folder: Path, command: str, docs: Path | None = None) -> Path:
         for path in folder.glob("runbook-*.yaml"):
             shutil.copy(path, docs)
         shutil.copy(folder / "report.md", docs / "README.md")
+        measured = {line["part"]: line["data"] for line in reversed(lines)}  # of each part the first data set
+        if "peers" in measured and "residue" in measured:
+            front.draw(lines, measured["peers"], docs / "front.svg")
     return page
