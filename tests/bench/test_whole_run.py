@@ -106,6 +106,10 @@ def check_results(lines: list[dict[str, Any]]) -> None:
     stream = [line for line in found("streaming", "search") if line["competitor"] == "lethevec (default)"]
     assert len(stream) == 4
     assert all(line["ghosts"] == 0 and line["recall"] > 0.8 for line in stream)
+    # After each round of inserts and deletes the files are searched, and the living are found there.
+    assert [line["looked_for"] for line in stream] == [0, 10, 10, 10]
+    assert all(line["traces"] == 0 and line["control"] > 0 for line in stream)
+    assert [[change["operation"] for change in line["changes"]] for line in stream[1:]] == [["insert", "delete"]] * 3
     out = {(line["part"], line["competitor"]): line for line in lines if line.get("what") == "out"}
     assert "is not installed" in out["paper3", "ScaNN, delete"]["skipped"]
     assert "got 'nowhere'" in out["peers", "lethevec (nowhere)"]["error"]
@@ -250,3 +254,5 @@ def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
         assert text in picture, text
     for text in ("peer 7", "quantised", "#000000", "fill: #ffffff"):
         assert text not in picture, text
+    front.draw(residue, "", tmp_path / "alone.svg")
+    assert "50 %" in (tmp_path / "alone.svg").read_text()

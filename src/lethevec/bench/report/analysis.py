@@ -155,9 +155,9 @@ def peers_table(lines: list[Line], data: str) -> Table:
     return Table(f"{data}{among(lines, data)}: at equal recall@10, one thread, one query at a time", head, rows)
 
 
-def among(lines: list[Line], data: str) -> str:
-    """How many records the peers searched, for a heading: a run may take only the first ones of a set."""
-    records = next((line["records"] for line in of(lines, "peers", data, "point") if "records" in line), None)
+def among(lines: list[Line], data: str, part: str = "peers", what: str = "point") -> str:
+    """How many records there were, for a heading: a run may take only the first ones of a set."""
+    records = next((line["records"] for line in of(lines, part, data, what) if "records" in line), None)
     return f", {records:,} records" if records else ""
 
 
@@ -187,7 +187,7 @@ def streaming_table(lines: list[Line], data: str) -> Table:
         "deleted returned",
         "queries/s",
     )
-    return Table(f"{data}: recall over a stream", head, rows)
+    return Table(f"{data}{among(lines, data, 'streaming', 'search')}: over a stream", head, rows)
 
 
 def step_us(line: Line, operation: str) -> list[float]:

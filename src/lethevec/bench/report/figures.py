@@ -288,7 +288,7 @@ def draw_streaming(lines: list[Line], data: str, folder: Path) -> Figure | None:
     for axes in (memory, residue):
         axes.set_xlabel("step of the runbook")
     figure.legend(fontsize=8, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(data)
+    figure.suptitle(data + analysis.among(lines, data, "streaming", "search"))
     head = ("by", "step", "living", "recall", "deleted returned", "us/delete", "bytes in memory", "% with traces")
     save(figure, folder, f"streaming-{data}", head, rows)
     caption = (

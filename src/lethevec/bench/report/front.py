@@ -1,7 +1,7 @@
 """The picture of README: how fast everybody is at equal recall, and what is left in the files of what was deleted.
 
-It is drawn from the results of a run that has the parts `peers` and `residue`, and can be read on a light and on a dark
-page: the background is transparent, and no colour is near either end.
+It is drawn from the results of a run that has the part `residue`, and for speed the part `peers`. It can be read on a
+light and on a dark page: the background is transparent, and no colour is near either end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ LEVEL = 0.9
 
 
 def draw(lines: list[Line], data: str, path: Path) -> None:
-    """Write the picture of one data set's peers and of the residue as SVG."""
+    """Write the picture of one data set's peers, if they were measured, and of the residue as SVG."""
     plt = pyplot()
+    both = bool(of(lines, "peers", data, "point"))
     with plt.rc_context({"text.color": TEXT, "axes.labelcolor": TEXT, "xtick.color": TEXT, "ytick.color": TEXT}):
-        figure, (speed, residue) = plt.subplots(
-            1, 2, figsize=(10.4, 4.4), layout="constrained", gridspec_kw={"width_ratios": [1.25, 1]}
+        widths, size = ([1.25, 1], (10.4, 4.4)) if both else ([1], (7.4, 3.4))
+        figure, places = plt.subplots(
+            1, len(widths), figsize=size, layout="constrained", squeeze=False, gridspec_kw={"width_ratios": widths}
         )
-        _speed(speed, lines, data)
-        _residue(residue, lines)
-        for axes in (speed, residue):
+        if both:
+            _speed(places[0][0], lines, data)
+        _residue(places[0][-1], lines)
+        for axes in places[0]:
             axes.set_facecolor("none")
             for edge in axes.spines.values():
                 edge.set_color(TEXT)
