@@ -68,7 +68,7 @@ def find_leftovers(folder: Path, *, vectors: Any = (), ids: Any = (), texts: Any
     needles = [n for vector in vectors for n in vector_needles(np.asarray(vector, np.float32))]
     needles += [n for id in ids for n in id_needles(id)]
     needles += [n for text in texts for n in text_needles(text, "text")]
-    sources = [MemorySource(path.name, read_through(path)) for path in sorted(folder.iterdir()) if path.is_file()]
+    sources = [MemorySource(path.name, read_through(path)) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [f"{f.source}: {f.label} at {f.offset}" for f in search(sources, needles).findings]
 
 

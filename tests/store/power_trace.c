@@ -1,4 +1,5 @@
-/* Writes down, in order, what a process does to the files of one folder: loaded with LD_PRELOAD, see power_disk.py.
+/* Writes down, in order, what a process does to the files of one folder and of the folders in it: loaded with
+ * LD_PRELOAD, see power_disk.py.
  *
  * POWER_FOLDER is the folder and POWER_TRACE the file that the events are added to. What is said on stdout is an event
  * too, so that it is known what had been acknowledged when the power goes. A call that changes files in a way that is
@@ -74,34 +75,46 @@ static int below(const char* path) {
     return strncmp(path, folder, folder_length) == 0 && (path[folder_length] == '/' || path[folder_length] == 0);
 }
 
-/* The inode behind a descriptor if it is a file of the folder, 1 if it is the folder itself, and otherwise 0. SQLite's
- * shared memory is no part of what a disk holds. */
-static uint64_t known(int fd) {
-    char link[64], path[PATH_MAX];
-    struct stat found;
+/* The path below the folder of what is behind a descriptor, "" for the folder itself, or NULL if it is elsewhere. */
+static const char* path_of(int fd, char* space) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length <= 0) return 0;
-    path[length] = 0;
-    if (!below(path)) return 0;
-    if ((size_t)length == folder_length) return 1;
+    ssize_t length = readlink(link, space, PATH_MAX - 1);
+    if (length <= 0) return NULL;
+    space[length] = 0;
+    if (!below(space)) return NULL;
+    return space + folder_length + ((size_t)length > folder_length);
+}
+
+/* The inode behind a descriptor if it is a file below the folder, and otherwise 0. SQLite's shared memory is no part of
+ * what a disk holds. */
+static uint64_t known(int fd) {
+    char space[PATH_MAX];
+    struct stat found;
+    const char* path = path_of(fd, space);
+    if (path == NULL) return 0;
+    size_t length = strlen(path);
     if (length > 4 && strcmp(path + length - 4, "-shm") == 0) return 0;
     return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) ? found.st_ino : 0;
 }
 
-/* The name of a path in the folder, or NULL if it is elsewhere. */
+/* A path as it is below the folder, or NULL if it is elsewhere. */
 static const char* name_of(int at, const char* path, char* space) {
     char parent[PATH_MAX];
     const char* name = strrchr(path, '/');
     if (at != AT_FDCWD && path[0] != '/') return NULL;
     if (name == NULL) {
-        if (getcwd(parent, sizeof parent) == NULL || strcmp(parent, folder) != 0) return NULL;
-        return path;
+        if (getcwd(parent, sizeof parent) == NULL) return NULL;
+        name = path;
+    } else {
+        snprintf(space, PATH_MAX, "%.*s", (int)(name - path), path);
+        if (realpath(space, parent) == NULL) return NULL;
+        name++;
     }
-    snprintf(space, PATH_MAX, "%.*s", (int)(name - path), path);
-    if (realpath(space, parent) == NULL || !below(parent)) return NULL;
-    if (strcmp(parent, folder) != 0) fail("a folder in the folder");
-    return name + 1;
+    if (!below(parent)) return NULL;
+    const char* inside = parent + folder_length + (parent[folder_length] == '/');
+    snprintf(space, PATH_MAX, "%s%s%s", inside, *inside ? "/" : "", name);
+    return space;
 }
 
 static int open_noted(int at, const char* path, int flags, mode_t mode) {
@@ -114,8 +127,8 @@ static int open_noted(int at, const char* path, int flags, mode_t mode) {
     int error = errno;
     if (fd >= 0 && name != NULL) {
         uint64_t file = known(fd);
-        if (file > 1 && !there) note('C', file, 0, name, strlen(name));
-        if (file > 1 && there && (flags & O_TRUNC)) note('T', file, 0, NULL, 0);
+        if (file && !there) note('C', file, 0, name, strlen(name));
+        if (file && there && (flags & O_TRUNC)) note('T', file, 0, NULL, 0);
     }
     pthread_mutex_unlock(&guard);
     errno = error;
@@ -181,17 +194,40 @@ int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
 
 static int synced(int fd, long call) {
     pthread_mutex_lock(&guard);
+    char space[PATH_MAX];
+    struct stat found;
     uint64_t file = known(fd);
+    const char* place = file ? NULL : path_of(fd, space);
+    if (place != NULL && (fstat(fd, &found) != 0 || !S_ISDIR(found.st_mode))) place = NULL;
     /* What the trace calls synced need not be: this process is not going to lose its power. */
-    int result = file ? 0 : (int)syscall(call, fd);
+    int result = file || place ? 0 : (int)syscall(call, fd);
     int error = errno;
     if (file) note('F', file, 0, NULL, 0);
+    if (place) note('N', 0, 0, place, strlen(place));
     pthread_mutex_unlock(&guard);
     errno = error;
     return result;
 }
 int fsync(int fd) { return synced(fd, SYS_fsync); }
 int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
+
+int mkdir(const char* path, mode_t mode) {
+    char space[PATH_MAX];
+    pthread_mutex_lock(&guard);
+    const char* name = name_of(AT_FDCWD, path, space);
+    int result = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    int error = errno;
+    if (result == 0 && name != NULL) note('D', 0, 0, name, strlen(name));
+    pthread_mutex_unlock(&guard);
+    errno = error;
+    return result;
+}
+
+/* The length of what precedes the last name of a path. */
+static size_t parent_length(const char* path) {
+    const char* last = strrchr(path, '/');
+    return last == NULL ? 0 : (size_t)(last - path);
+}
 
 int rename(const char* from, const char* to) {
     char space[PATH_MAX], other[PATH_MAX], both[2 * PATH_MAX];
@@ -200,11 +236,13 @@ int rename(const char* from, const char* to) {
     const char* old = name_of(AT_FDCWD, from, space);
     const char* new = name_of(AT_FDCWD, to, other);
     if ((old == NULL) != (new == NULL)) fail("a rename into the folder or out of it");
+    if (old != NULL && (parent_length(old) != parent_length(new) || strncmp(old, new, parent_length(old)) != 0))
+        fail("a rename from one folder to another");
     int result = REAL(rename)(from, to);
     int error = errno;
     if (result == 0 && old != NULL) {
-        if (stat(to, &found) != 0) fail("what was renamed is not there");
-        int length = snprintf(both, sizeof both, "%s%c%s", old, '/', new);
+        if (stat(to, &found) != 0 || !S_ISREG(found.st_mode)) fail("what was renamed is not a file");
+        int length = snprintf(both, sizeof both, "%s%c%s", old, '\n', new);
         note('R', found.st_ino, 0, both, (size_t)length);
     }
     pthread_mutex_unlock(&guard);
@@ -226,6 +264,16 @@ static int unlink_noted(const char* path) {
 int unlink(const char* path) { return unlink_noted(path); }
 
 /* None of these is used on the files of a store today. */
+int rmdir(const char* path) {
+    char space[PATH_MAX];
+    if (name_of(AT_FDCWD, path, space) != NULL) fail("rmdir in the folder");
+    return REAL(rmdir)(path);
+}
+int unlinkat(int at, const char* path, int flags) {
+    char space[PATH_MAX];
+    if (at != AT_FDCWD || name_of(at, path, space) != NULL) fail("unlinkat, perhaps in the folder");
+    return REAL(unlinkat)(at, path, flags);
+}
 #define REFUSE_FD(name, parameters, arguments, fd)                     \
     parameters {                                                       \
         if (known(fd)) fail(#name " on a file of the folder");         \

@@ -1,4 +1,5 @@
-"""The power goes: what was not synced is lost, or half there. 20 times, or as LETHEVEC_KILLS says.
+"""The power goes: what was not synced is lost, or half there. 20 times each for a store in the clear, a sealed one, and
+one whose keys lie in another folder; or as often as LETHEVEC_KILLS says.
 
 A worker makes a store and writes to it while every call that changes a file is traced (power_trace.c). From the trace
 come folders as a disk may hold them when the power goes between two of those calls (power_disk.py). Each of them is
@@ -14,8 +15,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,19 +27,25 @@ from lethevec._store.vault import HEADER, KEY
 
 from .conftest import account, find_leftovers
 from .crash_worker import DIM, vector
-from .power_disk import MODES, Disk, Event, build_library, read_trace
+from .power_disk import MODES, Disk, Event, build_library, points, trace
+from .power_worker import LAYOUTS, options
 from .test_crash import apply, held
 
 CUTS = int(os.environ.get("LETHEVEC_KILLS", "20"))
 OF_ONE_TRACE = 10
 NAME = "s.lethe"
-VAULT = NAME + "-keys-vault"
+
+
+def vault_of(layout: str) -> str:
+    """Where the vault is, below the folder of the store."""
+    return str(LAYOUTS[layout].get("keys", NAME + "-keys")) + "-vault"
 
 
 @dataclass
 class Told:
     """What a worker has said, and what follows from it."""
 
+    vault: str
     live: dict[str, int] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     forgets: int = 0
@@ -65,10 +70,10 @@ class Told:
             self.under_way = None
             if forgets:
                 self.erased = set(self.gone)
-                self.destroyed |= self.keys - keys_in(disk.read(VAULT))
+                self.destroyed |= self.keys - keys_in(disk.read(self.vault))
         elif steps:
             self.receipt = steps[0]["hash"]
-        self.keys |= keys_in(disk.read(VAULT))
+        self.keys |= keys_in(disk.read(self.vault))
 
 
 def keys_in(vault: bytes) -> set[bytes]:
@@ -78,39 +83,26 @@ def keys_in(vault: bytes) -> set[bytes]:
 
 def trace_worker(library: Path, folder: Path, seed: int, live: dict[str, int], layout: str) -> list[Event]:
     """Let a worker do a number of operations, and return what it did to its files."""
-    state, trace = folder.with_suffix(".json"), folder.with_suffix(".trace")
+    state = folder.with_suffix(".json")
     state.write_text(json.dumps(live))
-    environment = os.environ | {"LD_PRELOAD": str(library), "POWER_FOLDER": str(folder), "POWER_TRACE": str(trace)}
-    command = [sys.executable, "-m", "tests.store.power_worker", folder / NAME, str(seed), state, "15", layout]
-    root = Path(__file__).parents[2]
-    subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, timeout=120)
-    events = read_trace(trace)
-    trace.unlink()
-    return events
-
-
-def points(events: list[Event], choose: random.Random) -> list[int]:
-    """Before which events the power goes: anywhere, before a sync, and after something was said."""
-    syncs = [place for place, event in enumerate(events) if event.kind == "F"]
-    said = [place + 1 for place, event in enumerate(events) if event.kind == "S"]
-    third = OF_ONE_TRACE // 3
-    chosen = choose.choices(range(len(events) + 1), k=third) + choose.choices(syncs, k=third)
-    return sorted(chosen + choose.choices(said, k=OF_ONE_TRACE - 2 * third))
+    return trace(library, folder, "tests.store.power_worker", folder / NAME, seed, state, 15, layout)
 
 
 def check(folder: Path, told: Told, layout: str) -> Told:
     """Open what is left, and see that everything holds; what is known from now on."""
     assert find_leftovers(folder, vectors=[vector(n) for n in sorted(told.erased)[-200:]]) == []
-    vault = folder / VAULT
+    vault = folder / told.vault
     if vault.exists():
         assert not keys_in(vault.read_bytes()) & told.destroyed, "a destroyed key came back"
     now = copy.deepcopy(told)
+    given = options(folder, layout)
     if told.made:
         attempted = dict(told.live)
         apply(told.under_way or [], attempted, set())
-        with open_store(folder / NAME, read_only=True) as db:
+        keys = {name: value for name, value in given.items() if name == "keys"}
+        with open_store(folder / NAME, read_only=True, **keys) as db:
             assert held(db) in (told.live, attempted), "what a reader sees"
-    with open_store(folder / NAME, DIM, "l2", encrypt=layout == "sealed") as db:
+    with open_store(folder / NAME, DIM, "l2", **given) as db:
         found = held(db)
         if told.under_way is not None:
             attempted, gone = dict(told.live), set(told.gone)
@@ -139,19 +131,19 @@ def check(folder: Path, told: Told, layout: str) -> Told:
     return now
 
 
-@pytest.mark.parametrize("layout", ["plain", "sealed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_power_cut(tmp_path: Path, layout: str):
     library = build_library(tmp_path)
     choose = random.Random(3)
-    told = Told()
+    told = Told(vault_of(layout))
     counts: Counter[str] = Counter()
     for turn in range(max(2, CUTS // OF_ONE_TRACE)):
         folder = tmp_path / f"turn-{turn}"
         if turn == 0:
-            folder.mkdir()
+            (folder / "elsewhere").mkdir(parents=True)
         disk = Disk(folder)
         events = trace_worker(library, folder, turn, told.live, layout)
-        chosen = points(events, choose)
+        chosen = points(events, choose, OF_ONE_TRACE)
         last = choose.randrange(OF_ONE_TRACE // 2, OF_ONE_TRACE)
         following = told
         place = 0
@@ -186,5 +178,5 @@ def test_power_cut(tmp_path: Path, layout: str):
         told = following
     print(f"{layout}: {dict(counts)}")
     assert counts["something could be lost"] >= counts["cuts"] // 8, "or this shows nothing"
-    if layout == "sealed":
+    if layout != "plain":
         assert told.destroyed, "keys must have been destroyed, or this shows nothing"

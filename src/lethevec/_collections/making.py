@@ -150,7 +150,8 @@ class Maker:
                 self._vault(id).with_name(self._vault(id).name + ".new"),
             ]:
                 path.unlink(missing_ok=True)
-            sync_folder(self._catalog.folder)
+            for folder in {self._catalog.folder, self._keys.parent}:  # keys may be elsewhere
+                sync_folder(folder)
         except OSError as error:
             raise IncompleteWriteError(
                 f"{error.filename}: a file of a collection could not be removed: {error}"
