@@ -208,11 +208,26 @@ def test_server(measure: Measure) -> None:
 
 def test_store(measure: Measure, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    found = measure("store", "--sizes", "400", "600", "--dim", "8", "--family", "usr", "--folder", str(tmp_path))
+    found = measure(
+        "store",
+        "--sizes",
+        "400",
+        "600",
+        "--dim",
+        "8",
+        "--family",
+        "usr",
+        "--per-subject",
+        "100",
+        "--folder",
+        str(tmp_path),
+    )
     first, second = of(found, "store")
     assert [line["records"] for line in (first, second)] == [400, 600]
     assert first["forget one, ms"] > 0
     assert first["open a copy without codes, CPU s"] > 0
+    assert first["SQLite alone: delete one, ms"] > 0
+    assert first["SQLite alone: delete a subject of 100, ms"] > 0
     assert not list(tmp_path.glob("*.lethe"))
 
 

@@ -5,6 +5,10 @@ counted with strace where that is installed. `--folder` says where the stores ar
 about. `--encrypt` makes sealed stores; `--family`, `--source` and `--refine` say what index they have. Where codes are
 kept (`usr`, `simhash`), a copy without them, a backup, is opened as well. "CPU" is the time of all threads of this
 process: on a busy machine the other times tell more about its other users.
+
+"SQLite alone" deletes the same rows from a copy of the store's database, with the same settings, one right after the
+other: the transaction, and then emptying the log. It searches nothing, scrubs nothing and signs nothing. What a forget
+takes beyond it is ours.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import argparse
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -32,7 +37,6 @@ from ..measuring.timing import timed
 from .run import SOURCES, Run
 
 ROUNDS = 10
-PER_SUBJECT = 1000
 BATCH = 10_000
 FAMILIES = ("progressive", "superbit", "simhash", "usr")
 KEPT = ("simhash", "usr")  # families whose codes a store keeps
@@ -42,6 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Options of this experiment alone."""
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000], help="numbers of records")
     parser.add_argument("--dim", type=int, default=100, help="numbers of a vector (100)")
+    parser.add_argument("--per-subject", type=int, default=1000, help="records of a subject (1000)")
     parser.add_argument("--encrypt", action="store_true", help="make sealed stores")
     parser.add_argument("--family", choices=FAMILIES, help="the hash family of the index")
     parser.add_argument("--source", choices=SOURCES, help="the source of candidates of the index")
@@ -93,9 +98,9 @@ def index_of(run: Run) -> dict[str, Any]:
     return {**made, "source": lethevec.Pivots(refine=True)} if o.refine else made
 
 
-def batches(rng: np.random.Generator, records: int, dim: int) -> Iterator[dict[str, Any]]:
-    """Random vectors with ids, subjects (1,000 records each, spread over the whole store) and small payloads."""
-    subjects = max(1, records // PER_SUBJECT)
+def batches(rng: np.random.Generator, records: int, dim: int, per_subject: int) -> Iterator[dict[str, Any]]:
+    """Random vectors with ids, subjects (spread over the whole store) and small payloads."""
+    subjects = max(1, records // per_subject)
     for start in range(0, records, BATCH):
         ids = range(start, min(records, start + BATCH))
         yield {
@@ -154,6 +159,36 @@ def encoding(dim: int, family: str = "progressive") -> float:
     return min(timed(len(vectors), lambda: hasher.codes(vectors)).cpu for _ in range(5)) / len(vectors)
 
 
+class BareSqlite:
+    """A copy of a store's database, with nothing of ours at work."""
+
+    def __init__(self, db: lethevec.Store, path: Path) -> None:
+        db.backup(path)
+        self.path = path
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "cache_size=-32768"):
+            self.connection.execute(f"PRAGMA {setting}").fetchone()
+
+    def delete(self, condition: str, value: object) -> float:
+        """Seconds to delete records and vectors, to commit, and to empty the log."""
+        begin = time.perf_counter()
+        self.connection.execute("BEGIN IMMEDIATE")
+        slots = self.connection.execute(f"SELECT slot FROM records WHERE {condition}", (value,)).fetchall()
+        for table in ("vectors", "records"):
+            self.connection.executemany(f"DELETE FROM {table} WHERE slot = ?", slots)
+        self.connection.execute("COMMIT")
+        busy, _, _ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        took = time.perf_counter() - begin
+        if busy or not slots:
+            raise AssertionError(f"expected records to delete and a log to empty, got {len(slots)} and {busy}")
+        return took
+
+    def close(self) -> None:
+        """Remove it."""
+        self.connection.close()
+        self.path.unlink()
+
+
 def without_codes(db: lethevec.Store, path: Path) -> float:
     """Seconds of CPU time to open a copy that has no codes."""
     keys = db.path.with_name(db.path.name + "-keys")
@@ -169,7 +204,8 @@ def measure(run: Run, folder: Path, records: int) -> dict[str, float]:
     rng = np.random.default_rng(1)
     path = folder / f"{records}.lethe"
     db: lethevec.Store = lethevec.open(path, o.dim, "cosine", encrypt=o.encrypt, index=index_of(run))
-    made = list(batches(rng, records, o.dim)) if records <= 20 * BATCH else batches(rng, records, o.dim)
+    coming = batches(rng, records, o.dim, o.per_subject)
+    made = list(coming) if records <= 20 * BATCH else coming
     load, _ = seconds(db.load, made, total=records)
     closing, _ = seconds(db.close)
     busy = time.process_time()
@@ -185,13 +221,21 @@ def measure(run: Run, folder: Path, records: int) -> dict[str, float]:
         start = rounds + 100 * turn
         ids = range(first + start, first + start + 100)
         batch_add.append(seconds(db.add, extra[start : start + 100], ids=ids)[0] / 100)
-    one, follow = [], []
+    # Sealed records are under other names, and no row says whose they are.
+    bare = None if o.encrypt else BareSqlite(db, folder / "bare")
+    one, follow, one_bare, subject, subject_bare = [], [], [], [], []
     for turn in range(rounds):
         id = int(rng.integers(records // rounds) + turn * (records // rounds))
         one.append(seconds(db.forget, [id])[0])
         follow.append(seconds(reader.search, extra[0], 1)[0])
-    subjects = [f"subject-{turn:06d}" for turn in range(min(rounds, max(1, records // PER_SUBJECT), 5))]
-    subject = [seconds(db.forget, subject=name)[0] for name in subjects]
+        if bare:
+            one_bare.append(bare.delete("number = ?", id))
+    for turn in range(min(rounds, max(1, records // o.per_subject))):
+        subject.append(seconds(db.forget, subject=f"subject-{turn:06d}")[0])
+        if bare:
+            subject_bare.append(bare.delete("subject = ?", f"subject-{turn:06d}"))
+    if bare:
+        bare.close()
     everything, _ = seconds(db.forget, [first], search_all=True)
     size = path.stat().st_size
     reader.close()
@@ -205,7 +249,15 @@ def measure(run: Run, folder: Path, records: int) -> dict[str, float]:
         "add in batches of 100, records/s": 1 / middle(batch_add),
         "add one, ms": 1e3 * middle(one_add),
         "forget one, ms": 1e3 * middle(one),
-        "forget a subject of 1,000, ms": 1e3 * middle(subject),
+        f"forget a subject of {o.per_subject:,}, ms": 1e3 * middle(subject),
+        **(
+            {}
+            if bare is None
+            else {
+                "SQLite alone: delete one, ms": 1e3 * middle(one_bare),
+                f"SQLite alone: delete a subject of {o.per_subject:,}, ms": 1e3 * middle(subject_bare),
+            }
+        ),
         "forget one and search every byte, ms": 1e3 * everything,
         "a reader's next search after a forget, ms": 1e3 * middle(follow),
         "open, s": opening,
