@@ -65,7 +65,8 @@ Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std
 
 Layout Index::layout() const {
     Layout layout = source_->layout(*encoder_, settings_.metric, settings_.hamming);
-    layout.dim = settings_.keep_vectors ? dim_ : 0;
+    layout.dim = keeps_vectors() ? dim_ : 0;
+    layout.form = settings_.vectors;
     return layout;
 }
 
@@ -90,15 +91,14 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
 }
 
 void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor) {
-    const int64_t d = rows_.layout().dim;
     rows_.set_norm(row, static_cast<float>(norm));
-    if (d && x != rows_.vector(row)) std::memcpy(rows_.vector(row), x, static_cast<size_t>(4 * d));
+    if (keeps_vectors()) rows_.set_vector(row, x);
     write_code(rows_, row, code, factor);
 }
 
 void Index::file_rows(Source& source, const float* x, const uint32_t* rows, int64_t n, int64_t threads,
                       const Progress& progress) const {
-    source.add(NewRows(rows_, rows, n, settings_.keep_vectors ? x : nullptr, *encoder_), threads, progress);
+    source.add(NewRows(rows_, rows, n, keeps_vectors() ? x : nullptr, *encoder_), threads, progress);
 }
 
 // It has left the source.
@@ -171,7 +171,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
     int64_t filed = before;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     std::unique_ptr<Source> copy = source_->copy_for(n);
-    if (!copy && settings_.keep_vectors) source_->foresee_add(rows_, x, ids, n, threads);
+    if (!copy && keeps_vectors()) source_->foresee_add(rows_, x, ids, n, threads);
     try {
         in_pieces(n, threads, copy || source_->changes_in_pieces(), copy ? nullptr : progress,
                   [&](int64_t from, int64_t count) {
@@ -338,7 +338,7 @@ bool Index::file_loaded(const Image& image, int64_t threads, const Progress& pro
 // Whether the image is one of these rows, which are filed then; `rest` are the others.
 bool Index::restore(const Image& image, int64_t threads, const Progress& progress, std::vector<uint32_t>& rest) {
     uint64_t named = 0;
-    if (!settings_.keep_vectors || image.bytes < sizeof named) return false;
+    if (!keeps_vectors() || image.bytes < sizeof named) return false;
     std::vector<bool> has(static_cast<size_t>(rows_.size()));
     for (int64_t i = 0; i < image.n; ++i) {
         if (image.rows[i] >= rows_.size() || has[image.rows[i]]) return false;
@@ -356,7 +356,7 @@ bool Index::restore(const Image& image, int64_t threads, const Progress& progres
 
 std::vector<uint8_t> Index::image(const int64_t* ids, int64_t n, int64_t threads) const {
     std::shared_lock<FairLock> reading(lock_);
-    if (!settings_.keep_vectors || n != shown_) return {};
+    if (!keeps_vectors() || n != shown_) return {};
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
         rows_.ask_for(ids, i, n);
@@ -376,13 +376,14 @@ void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, co
     const int64_t bytes = rows_.layout().has_codes() ? encoder->code_bytes() : 0, n = bytes ? rows_.size() : 0;
     WipedVector<uint8_t> codes(static_cast<size_t>(n * bytes));
     WipedVector<float> factors(static_cast<size_t>(n));
+    Wiped<float> room(rows_.room(bytes ? rows_.chunk_rows() : 0));
     for (int64_t c = 0; bytes && c < rows_.chunks(); ++c) {
         const int64_t first = c * rows_.chunk_rows();
-        encode_each(*encoder, rows_.chunk(c).vectors, rows_.used(c), threads,
-                    [&](int64_t i, const uint8_t* code, double, float factor) {
-                        std::memcpy(codes.data() + (first + i) * bytes, code, static_cast<size_t>(bytes));
-                        factors[static_cast<size_t>(first + i)] = factor;
-                    });
+        const float* x = rows_.vectors(static_cast<uint32_t>(first), rows_.used(c), room.at(0));
+        encode_each(*encoder, x, rows_.used(c), threads, [&](int64_t i, const uint8_t* code, double, float factor) {
+            std::memcpy(codes.data() + (first + i) * bytes, code, static_cast<size_t>(bytes));
+            factors[static_cast<size_t>(first + i)] = factor;
+        });
         if (progress) progress(rows_.used(c));
     }
     // Nothing can fail from here on, and nobody sees codes of two gains.
@@ -542,7 +543,7 @@ void Index::get(const int64_t* ids, int64_t n, float* out) const {
     for (int64_t i = 0; i < n; ++i) {
         const uint32_t row = find(ids[i]);
         if (row == Rows::NONE) throw IdRefused(ids[i], IdRefused::absent);
-        std::memcpy(out + i * d, rows_.vector(row), static_cast<size_t>(4 * d));
+        unpack(rows_.layout().form, rows_.packed(row), d, out + i * d);
     }
 }
 
@@ -570,6 +571,7 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
         // A record: a tag, its id, then its vector; or, where vectors are not kept, all that is: norm, factor and code.
         const int64_t size = 9 + (d ? 4 * d : 8 + code_bytes);
         Wiped<uint8_t> record(size);
+        Wiped<float> room(d);
         uint8_t* at = record.at(0);
         for (int64_t r = begin; r < end; ++r) {
             const auto row = static_cast<uint32_t>(r);
@@ -577,7 +579,8 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
             at[0] = d ? 'v' : 'c';
             std::memcpy(at + 1, &id, 8);
             if (d) {
-                std::memcpy(at + 9, rows_.vector(row), static_cast<size_t>(4 * d));
+                unpack(rows_.layout().form, rows_.packed(row), d, room.at(0));
+                std::memcpy(at + 9, room.at(0), static_cast<size_t>(4 * d));
             } else {
                 const float norm = rows_.norm(row), factor = read_factor(rows_, row);
                 std::memcpy(at + 9, &norm, 4);

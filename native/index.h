@@ -23,8 +23,8 @@ namespace lethevec {
 
 struct IndexSettings {
     Metric metric;
-    bool hamming;       // rank by Hamming distance; otherwise asymmetric
-    bool keep_vectors;  // rerank by true distance
+    bool hamming;        // rank by Hamming distance; otherwise asymmetric
+    VectorForm vectors;  // what is kept to rerank by true distance
 };
 
 // What a search is restricted to, unless there is neither: ids, of which those that are not present match nothing, or
@@ -123,6 +123,7 @@ public:
 
     int64_t size() const;
     int64_t dim() const { return dim_; }
+    VectorForm form() const { return settings_.vectors; }
     void contains(const int64_t* ids, int64_t n, bool* out) const;
     // Ids in ascending order.
     std::vector<int64_t> ids() const;
@@ -168,6 +169,7 @@ private:
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
 
+    bool keeps_vectors() const { return settings_.vectors != VectorForm::none; }
     IndexSettings settings_;
     const int64_t dim_;  // of every encoder it may get
     std::shared_ptr<const Encoder> encoder_;

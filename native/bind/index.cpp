@@ -91,6 +91,14 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> as_tuple(const SearchWork& work) 
     return {work.scanned, work.refined, work.reranked, work.bytes_read};
 }
 
+VectorForm form_of(const std::string& name) {
+    if (name == "none") return VectorForm::none;
+    if (name == "float32") return VectorForm::float32;
+    if (name == "float16") return VectorForm::float16;
+    expect(name == "int8", "vectors: expected none, float32, float16 or int8");
+    return VectorForm::int8;
+}
+
 std::shared_ptr<Encoder> basic(Family family, int64_t dim, int64_t bits) {
     auto encoder = std::make_shared<Encoder>();
     encoder->family = family;
@@ -146,10 +154,10 @@ void bind_index(nb::module_& module) {
         .def(
             "__init__",
             [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming,
-               bool keep_vectors, const SourceSettings& source) {
-                new (self) Index({metric_of(metric), hamming, keep_vectors}, std::move(encoder), source.make());
+               const std::string& vectors, const SourceSettings& source) {
+                new (self) Index({metric_of(metric), hamming, form_of(vectors)}, std::move(encoder), source.make());
             },
-            "encoder"_a, "metric"_a, "hamming"_a, "keep_vectors"_a, "source"_a)
+            "encoder"_a, "metric"_a, "hamming"_a, "vectors"_a, "source"_a)
         .def("__len__", &Index::size, nb::call_guard<Unlocked>())
         .def(
             "add",
@@ -358,6 +366,40 @@ void bind_index(nb::module_& module) {
             return std::make_tuple(bytes.vectors, bytes.codes, bytes.map, bytes.allocated);
         });
 
+    module.def(
+        "round_vectors",
+        [](Vectors x, const std::string& form, Array<float, 2> out, int64_t threads) {
+            expect(rows(x) == rows(out) && columns(x) == columns(out), "out: wrong shape");
+            const VectorForm to = form_of(form);
+            const int64_t d = columns(x);
+            Unlocked released;
+            parallel_for(rows(x), threads, 1024, [&](int64_t begin, int64_t end) {
+                round_to(to, x.data() + begin * d, end - begin, d, out.data() + begin * d);
+            });
+        },
+        "x"_a.noconvert(), "form"_a, "out"_a.noconvert(), "threads"_a,
+        "The nearest vectors that a form can hold; what is beyond its range becomes infinite.");
+    module.def(
+        "pack_vectors",
+        [](Vectors x, const std::string& form, Array<uint8_t, 2> out) {
+            const VectorForm to = form_of(form);
+            const int64_t d = columns(x);
+            expect(rows(x) == rows(out) && columns(out) == form_bytes(to, d), "out: wrong shape");
+            Unlocked released;
+            for (int64_t i = 0; i < rows(x); ++i) pack(to, x.data() + i * d, d, out.data() + i * columns(out));
+        },
+        "x"_a.noconvert(), "form"_a, "out"_a.noconvert(), "The bytes of vectors that have been rounded to the form.");
+    module.def(
+        "unpack_vectors",
+        [](Array<const uint8_t, 2> packed, const std::string& form, Array<float, 2> out) {
+            const VectorForm from = form_of(form);
+            const int64_t d = columns(out);
+            expect(rows(packed) == rows(out) && columns(packed) == form_bytes(from, d), "packed: wrong shape");
+            Unlocked released;
+            for (int64_t i = 0; i < rows(out); ++i)
+                unpack(from, packed.data() + i * columns(packed), d, out.data() + i * d);
+        },
+        "packed"_a.noconvert(), "form"_a, "out"_a.noconvert());
     module.def(
         "record_lanes",
         [](nb::bytes record, Array<uint16_t, 1> lanes) {

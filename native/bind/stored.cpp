@@ -49,6 +49,14 @@ void bind_stored(nb::module_& module) {
                     self.read(rows, threads);
                     const auto n = static_cast<int64_t>(self.numbers().size());
                     expect_norms(self.vectors().data(), index.dim(), n, smallest, largest, threads);
+                    if (index.form() != VectorForm::float32 && index.form() != VectorForm::none) {
+                        float* x = self.vectors().data();
+                        parallel_for(n, threads, 1024, [&](int64_t begin, int64_t end) {
+                            float* at = x + begin * index.dim();
+                            round_to(index.form(), at, end - begin, index.dim(), at);
+                        });
+                        expect_norms(x, index.dim(), n, smallest, largest, threads);
+                    }
                     try {
                         known = index.load(self.vectors().data(), self.numbers().data(), n, threads);
                     } catch (const IdRefused&) {

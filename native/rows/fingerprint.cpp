@@ -14,7 +14,7 @@ uint64_t fingerprint(const Rows& rows, const uint32_t* which, int64_t n, int64_t
         uint64_t sum = 0;
         for (int64_t i = begin; i < end; ++i) {
             const SipKey key = {static_cast<uint64_t>(i), static_cast<uint64_t>(rows.id(which[i]))};
-            sum += siphash(key, reinterpret_cast<const uint8_t*>(rows.vector(which[i])), bytes);
+            sum += siphash(key, rows.packed(which[i]), bytes);
         }
         total += sum;
     });

@@ -48,8 +48,9 @@ uint64_t process_key() {
 
 Rows::Rows(Layout layout)
     : layout_(layout),
+      vector_bytes_(layout.vector_bytes()),
       key_(process_key()),
-      shift_(shift_for(20 + 4 * layout.dim + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words +
+      shift_(shift_for(20 + vector_bytes_ + layout.scan_bytes + 4 * tail_stride() + 8 * layout.hamming_words +
                        4 * layout.block_words)),
       chunks_together_(ROWS_SCANNED_TOGETHER >> shift_),
       tail_group_(static_cast<uint64_t>(tails_in_line(tail_stride()))),
@@ -68,7 +69,7 @@ int64_t Rows::tail_bytes() const {
 
 int64_t Rows::chunk_bytes() const {
     const int64_t n = chunk_rows();
-    return aligned(8 * n) + aligned(8 * n) + aligned(4 * n * layout_.dim) + tail_bytes() +
+    return aligned(8 * n) + aligned(8 * n) + aligned(n * vector_bytes_) + tail_bytes() +
            aligned(8 * n * layout_.hamming_words) + aligned(4 * n * layout_.block_words);
 }
 
@@ -86,7 +87,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     Chunk chunk;
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
     chunk.links = reinterpret_cast<MapLink*>(take(8 * n));
-    chunk.vectors = reinterpret_cast<float*>(take(4 * n * layout_.dim));
+    chunk.vectors = take(n * vector_bytes_);
     chunk.tail = reinterpret_cast<uint32_t*>(take(tail_bytes()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
     chunk.blocks = reinterpret_cast<uint32_t*>(take(4 * n * layout_.block_words));
@@ -270,6 +271,16 @@ void Rows::remove(uint32_t row) {
     if (size_ == (chunks() - 1) * chunk_rows()) drop_chunk();
 }
 
+const float* Rows::vectors(uint32_t row, int64_t count, float* room) const {
+    const uint8_t* at = packed(row);
+    if (!packs()) return reinterpret_cast<const float*>(at);
+    for (int64_t i = 0; i < count; ++i)
+        unpack(layout_.form, at + i * vector_bytes_, layout_.dim, room + i * layout_.dim);
+    return room;
+}
+
+void Rows::set_vector(uint32_t row, const float* x) { pack(layout_.form, x, layout_.dim, packed(row)); }
+
 void Rows::set_norm(uint32_t row, float norm) {
     chunk_of(row).norms[place(row)] = norm;
     if (!layout_.norm_classes) return;
@@ -285,7 +296,7 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     b.ids[j] = a.ids[i];
     b.norms[j] = a.norms[i];
     if (layout_.norm_classes) b.classes[j] = a.classes[i];
-    if (layout_.dim) std::memcpy(vector(to), vector(from), static_cast<size_t>(4 * layout_.dim));
+    if (vector_bytes_) std::memcpy(packed(to), packed(from), static_cast<size_t>(vector_bytes_));
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
     if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) std::memcpy(hamming(to), hamming(from), static_cast<size_t>(8 * layout_.hamming_words));
@@ -295,7 +306,7 @@ void Rows::move_row(uint32_t from, uint32_t to) {
 void Rows::wipe_row(uint32_t row) {
     const Chunk& c = chunk_of(row);
     const int64_t i = place(row);
-    if (layout_.dim) wipe(vector(row), static_cast<size_t>(4 * layout_.dim));
+    if (vector_bytes_) wipe(packed(row), static_cast<size_t>(vector_bytes_));
     if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
     for (int64_t w = 0; w < layout_.block_words; ++w) wipe(block_word(row, w), sizeof(uint32_t));
@@ -306,7 +317,7 @@ void Rows::wipe_row(uint32_t row) {
     wipe(&c.ids[i], sizeof c.ids[i]);
 }
 
-int64_t Rows::bytes_of_vectors() const { return 4 * layout_.dim * size_; }
+int64_t Rows::bytes_of_vectors() const { return vector_bytes_ * size_; }
 int64_t Rows::bytes_of_codes() const {
     return (layout_.scan_bytes + 4 * tail_stride() + 8 * layout_.hamming_words + 4 * layout_.block_words + 4 +
             layout_.norm_classes) *

@@ -19,13 +19,15 @@
 #include "memory/pile.h"
 
 #include "kernels/kernels.h"
+#include "rows/vector_form.h"
 
 namespace lethevec {
 
 // What is kept for each record besides its id, its norm and its place in the map. Zero where a part is not kept. Its
 // source says how codes are kept.
 struct Layout {
-    int64_t dim = 0;            // floats of the vector
+    int64_t dim = 0;  // numbers of the vector
+    VectorForm form = VectorForm::none;
     int64_t bits = 0;           // of the code
     int64_t first_bits = 0;     // those of them that are scanned, in the asymmetric ranking
     int64_t scan_bytes = 0;     // which lie in blocks
@@ -43,7 +45,7 @@ struct Layout {
     int64_t tail_stride() const { return (has_factor ? 1 : 0) + tail_words; }
     // What a search reads of a record whose code it looks at after the first stage, and of one whose vector it does.
     int64_t rest_bytes() const { return 4 * tail_stride() + 8 * hamming_words; }
-    int64_t vector_bytes() const { return 4 * dim; }
+    int64_t vector_bytes() const { return form_bytes(form, dim); }
 };
 
 // A row in the map: what is needed to find it and to sort it into another bucket, without a look at its id.
@@ -72,7 +74,7 @@ struct Chunk {
     float* norms;
     uint8_t* classes;  // of norms
     MapLink* links;
-    float* vectors;     // (rows, dim)
+    uint8_t* vectors;   // (rows, vector_bytes)
     uint8_t* scan;      // (rows / 64, scan_bytes, 64)
     uint32_t* tail;     // the factor, then the words of each row, in groups that no line of the cache cuts
     uint64_t* hamming;  // (rows, hamming_words)
@@ -104,11 +106,22 @@ public:
     int64_t id(uint32_t row) const { return chunk_of(row).ids[place(row)]; }
     float norm(uint32_t row) const { return chunk_of(row).norms[place(row)]; }
     void set_norm(uint32_t row, float norm);
-    float* vector(uint32_t row) const { return chunk_of(row).vectors + place(row) * layout_.dim; }
+    // Whether vectors are kept in a smaller form than that of the numbers they stand for.
+    bool packs() const { return layout_.form == VectorForm::float16 || layout_.form == VectorForm::int8; }
+    // A row's vector, or those of some rows that follow each other in a chunk: where it is, or written to `room`, which
+    // is not looked at unless vectors are packed.
+    const float* vector(uint32_t row, float* room) const { return vectors(row, 1, room); }
+    const float* vectors(uint32_t row, int64_t count, float* room) const;
+    // The number of floats that such a room has to have for `count` vectors.
+    int64_t room(int64_t count) const { return packs() ? count * layout_.dim : 0; }
+    // A vector of the rows' form; see vector_form.h.
+    void set_vector(uint32_t row, const float* x);
+    // As it is kept.
+    uint8_t* packed(uint32_t row) const { return chunk_of(row).vectors + place(row) * vector_bytes_; }
     // Into the second cache: more can be on their way there than to the first.
     void ask_for_vector(uint32_t row) const {
-        const auto* at = reinterpret_cast<const char*>(vector(row));
-        for (int64_t byte = 0; byte < 4 * layout_.dim; byte += 64) __builtin_prefetch(at + byte, 0, 2);
+        const uint8_t* at = packed(row);
+        for (int64_t byte = 0; byte < vector_bytes_; byte += 64) __builtin_prefetch(at + byte, 0, 2);
     }
     uint32_t* tail(uint32_t row) const {
         const auto at = static_cast<uint64_t>(place(row)), group = (at * tail_reciprocal_) >> 32;
@@ -178,6 +191,7 @@ private:
     void wipe_row(uint32_t row);
 
     Layout layout_;
+    int64_t vector_bytes_;
     int64_t size_ = 0;
     uint64_t key_;  // of the map's hash; drawn once per process, so that nobody can choose ids that collide
     int shift_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "memory/wipe.h"
+#include "memory/wiped.h"
 #include "search/direct.h"
 
 namespace lethevec {
@@ -125,14 +126,15 @@ void Search::rerank(Sought& sought) {
     const std::vector<uint32_t>& found = sought.candidates.rows;
     // As many vectors on their way as leave room for others in the cache that they come to.
     const size_t n = found.size(), from = sought.candidates.known(),
-                 ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / (4 * d)));
+                 ahead = static_cast<size_t>(std::max<int64_t>(16, (1 << 17) / rows_.layout().vector_bytes()));
     sought.candidates.distances.resize(n);
     float* distances = sought.candidates.distances.data();
+    Wiped<float> room(rows_.room(1));
     for (size_t i = from; i < std::min(from + ahead, n); ++i) ask_for(found[i]);
     for (size_t i = from; i < n; ++i) {
         if (i + ahead < n) ask_for(found[i + ahead]);
         const uint32_t row = found[i];
-        const float* x = rows_.vector(row);
+        const float* x = rows_.vector(row, room.at(0));
         switch (of_.metric) {
             case Metric::cosine: distances[i] = 1.0f - kernels_.dot(q, x, d) / rows_.norm(row); break;
             case Metric::ip: distances[i] = -kernels_.dot(q, x, d); break;

@@ -14,7 +14,7 @@ const float* NewRows::vectors(int64_t i, int64_t count, int64_t threads, float* 
     if (rows.layout().dim) {
         parallel_for(count, threads, 1024, [&](int64_t begin, int64_t end) {
             for (int64_t j = begin; j < end; ++j)
-                std::memcpy(room + j * d, rows.vector(which[i + j]), static_cast<size_t>(4 * d));
+                unpack(rows.layout().form, rows.packed(which[i + j]), d, room + j * d);
         });
         return room;
     }

@@ -19,7 +19,7 @@ public:
     // By ascending slot, of records that have a vector.
     const std::vector<int64_t>& slots() const { return slots_; }
     const std::vector<int64_t>& numbers() const { return numbers_; }
-    const WipedVector<float>& vectors() const { return values_; }
+    WipedVector<float>& vectors() { return values_; }
     // Of those that have none.
     const std::vector<int64_t>& bare_slots() const { return bare_slots_; }
     const std::vector<int64_t>& bare_numbers() const { return bare_numbers_; }

@@ -280,6 +280,11 @@ def test_memory(measure: Measure, data: str, tmp_path: Path, capsys: pytest.Capt
     assert all(line["recall"] >= 0.85 for line in lines)
     assert [line["says"] is None for line in lines] == [False, False, True]
     assert [line["competitor"] for line in of(found, "batches")] == [line["competitor"] for line in lines]
+    small = of(found, "forms")
+    assert [line["form"] for line in small] == ["float32", "float16", "int8"] * 2
+    dim = small[0]["vector"] / 4
+    assert [line["vector"] for line in small[:3]] == [4 * dim, 2 * dim, 4 + dim]
+    assert [line["recall_of_the_exact_ranking"] > 0.9 for line in small] == [True] * 6
     assert [line["source"] for line in of(found, "cores")] == ["scan", "pivots"]
     opened = of(found, "opening")
     assert [line["source"] for line in opened] == ["scan", "pivots"]

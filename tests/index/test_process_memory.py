@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec.reference.kept_form import packed, rounded
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux's /proc")
 DIM, RECORDS, ROW = 64, 300, 137
@@ -136,6 +137,27 @@ CASES = {
         "index.forget(ROW)",
     ),
     "the index itself": ("index = make(); index.add(x, ids=ids)", "del index"),
+    "int8": ("index = make(keep_vectors='int8'); index.add(x, ids=ids)", "index.forget(ROW)"),
+    "int8, updated": ("index = make(keep_vectors='int8'); index.add(x, ids=ids)", "index.update(-x[:1], ids=[ROW])"),
+    "int8, searched": (
+        "index = make(keep_vectors='int8', metric='l2'); index.add(x, ids=ids)",
+        "index.search(x, k=20); index.search_radius(x[ROW], 9.0); index.vectors([ROW]).fill(0); index.forget(ROW)",
+    ),
+    "int8, loaded": (
+        "index = make(keep_vectors='int8'); index.add(x, ids=ids); index.save(folder + '/s'); del index\n"
+        "index = lethevec.Index.load(folder + '/s')",
+        "index.forget(ROW)",
+    ),
+    "float16": ("index = make(keep_vectors='float16'); index.add(x, ids=ids)", "index.forget(ids[100:200])"),
+    "float16, pivots": (
+        "index = make(keep_vectors='float16', source=lethevec.Pivots(cell_size=9)); index.add(x, ids=ids)",
+        "index.forget(ROW)",
+    ),
+    "float16, loaded": (
+        "index = make(keep_vectors='float16'); index.add(x, ids=ids); index.save(folder + '/s'); del index\n"
+        "index = lethevec.Index.load(folder + '/s')",
+        "index.forget(ROW)",
+    ),
     "codes": ("index = make(keep_vectors=False); index.add(x, ids=ids)", "index.forget(ROW)"),
     "codes, hamming": (
         "index = make(keep_vectors=False, ranking='hamming', bits=128); index.add(x, ids=ids)",
@@ -185,6 +207,11 @@ def test_nothing_is_left_in_the_process(data, seen_in_process, tmp_path, case):
     before, after = CASES[case]
     needles = {**pieces(x[ROW].tobytes(), "float32"), **pieces(x[ROW].astype(np.float64).tobytes(), "float64")}
     present = "float32"
+    form = case.partition(",")[0]
+    if form in ("int8", "float16"):
+        kept = rounded(form, x[ROW : ROW + 1])
+        needles = {**needles, **pieces(kept.tobytes(), "rounded"), **pieces(packed(form, kept), "kept")}
+        present = "kept"
     if case.startswith("codes"):
         # The first plane is stored byte by byte among 32 rows; the rest, and any copy of the whole, in one piece.
         needles = {**needles, "code, later planes": code_of(case, x)[8:], "code, first plane": code_of(case, x)[:8]}

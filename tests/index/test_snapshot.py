@@ -18,6 +18,7 @@ import pytest
 import lethevec
 from lethevec._index import snapshot
 from lethevec.errors import FormatError, IncompleteWriteError
+from lethevec.reference.kept_form import packed
 
 DIM = 10
 CONFIGURATIONS = {
@@ -25,6 +26,8 @@ CONFIGURATIONS = {
     "l2": {"metric": "l2", "bits": 3 * DIM, "seed": 9, "sweeps": 1},
     "usr l2": {"metric": "l2", "family": "usr", "bits": 2 * DIM, "steps": 4},
     "codes": {"keep_vectors": False},
+    "int8": {"keep_vectors": "int8"},
+    "float16 ip": {"keep_vectors": "float16", "metric": "ip"},
     "codes ip": {"keep_vectors": False, "metric": "ip", "family": "superbit", "bits": 27},
     "hamming codes": {"keep_vectors": False, "ranking": "hamming", "family": "simhash", "bits": 33},
 }
@@ -103,7 +106,11 @@ def test_the_layout_is_the_documented_one(tools, tmp_path, arguments):
     at += 8
     np.testing.assert_array_equal(np.frombuffer(data, "<i8", n, at), np.sort(ids))
     at += 8 * n
-    if index.config.keep_vectors:
+    if index.config.form.small:
+        kept = packed(index.config.keep_vectors, index.vectors(np.sort(ids)))
+        assert data[at : at + len(kept)] == kept
+        at += len(kept)
+    elif index.config.keep_vectors:
         np.testing.assert_array_equal(np.frombuffer(data, "<f4", n * DIM, at).reshape(n, DIM), x[np.argsort(ids)])
         at += 4 * n * DIM
     else:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from lethevec import cpu_info
+from lethevec.reference.kept_form import packed, rounded
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux's /proc")
 DIM, RECORDS, ROW = 36, 700, 333  # a query of 144 bytes: its end fills no wide register
@@ -37,6 +38,8 @@ SOURCES = {
     "graph": "lethevec.Graph()",
     "auto": "lethevec.Auto(pivots_from=650)",
     "codes": "'scan', keep_vectors=False",
+    "int8": "'scan', keep_vectors='int8'",
+    "float16 pivots": "lethevec.Pivots(cell_size=9), keep_vectors='float16'",
     "usr": "'scan', family='usr', bits=72, steps=2",
 }
 
@@ -93,6 +96,9 @@ def test_nothing_is_left(data, seen_in_process, monkeypatch, source, isa):
     needles = {f"id {row}": ids[row].tobytes() for row in (ROW, ROW + 1, ROW + 50)}
     needles |= windows(x[ROW].tobytes(), "vector") | windows(q[0].tobytes(), "query") | windows(q[2].tobytes(), "last")
     unit = (x[ROW] / np.linalg.norm(x[ROW])).astype(np.float32)
+    if form := next((form for form in ("int8", "float16") if form in source), None):
+        kept = rounded(form, x[ROW : ROW + 1])
+        needles |= windows(kept.tobytes(), "rounded") | windows(packed(form, kept), "kept")
     needles |= windows(unit.tobytes()[:64], "direction")
     steps = (
         BEFORE.format(source=SOURCES[source], metrics=("cosine", "l2") if source == "graph" else ("cosine", "l2", "ip"))

@@ -114,6 +114,10 @@ std::shared_ptr<const Encoder> encoder_of(int64_t m) {
     return encoder;
 }
 
+VectorForm form_of(const std::string& kind) {
+    return kind == "int8" ? VectorForm::int8 : kind == "float16, refined" ? VectorForm::float16 : VectorForm::float32;
+}
+
 std::unique_ptr<Index> index_of(const std::string& kind) {
     std::unique_ptr<Source> source;
     if (kind == "tables") {
@@ -123,7 +127,7 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         tables.probes = 10;
         tables.bucket_rows = 32;
         source = tables.make();
-    } else if (kind == "scan") {
+    } else if (kind == "scan" || kind == "int8") {
         source = ScanSettings().make();
     } else if (kind == "graph") {
         GraphSettings graph;
@@ -140,10 +144,10 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         pivots.metric = Metric::l2;
         pivots.key = {1, 2};
         pivots.cell_size = kind == "void" ? int64_t{1} << 40 : kind.rfind("following", 0) == 0 ? 0 : 12;
-        pivots.refine = kind == "refined" || kind == "following, refined";
+        pivots.refine = kind == "refined" || kind == "following, refined" || kind == "float16, refined";
         source = pivots.make();
     }
-    return std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, encoder_of(2), std::move(source));
+    return std::make_unique<Index>(IndexSettings{Metric::l2, false, form_of(kind)}, encoder_of(2), std::move(source));
 }
 
 // An id that is like no other eight bytes.
@@ -162,6 +166,19 @@ void look_for(const std::vector<float>& x, const std::vector<int64_t>& ids) {
         add(eight);
     }
     for (int64_t id : ids) add(static_cast<uint64_t>(id));
+    std::sort(needles.begin(), needles.begin() + needle_count);
+}
+
+// Nor what is kept of them in a small form.
+void look_for_kept(VectorForm form, const std::vector<float>& x) {
+    if (form == VectorForm::float32) return;
+    std::vector<uint8_t> kept(static_cast<size_t>(form_bytes(form, DIM)));
+    for (std::size_t i = 0; i + DIM <= x.size() && needle_count < needles.size(); i += DIM) {
+        pack(form, &x[i], DIM, kept.data());
+        uint64_t eight;
+        std::memcpy(&eight, kept.data() + 8, 8);
+        needles[needle_count++] = eight;
+    }
     std::sort(needles.begin(), needles.begin() + needle_count);
 }
 
@@ -236,10 +253,11 @@ void check(const std::string& kind) {
     one_in = kind == "graph" ? 23 : 1;
     std::vector<int64_t> ids;
     for (int64_t id = 0; id < 400; ++id) ids.push_back(id_of(id * 3));
-    const auto vectors = [](const std::vector<int64_t>& of, uint64_t version) {
+    const auto vectors = [&kind](const std::vector<int64_t>& of, uint64_t version) {
         std::vector<float> x;
         for (int64_t id : of) {
-            const std::vector<float> one = numbers(static_cast<uint64_t>(id) * 2 + version + 1, DIM);
+            std::vector<float> one = numbers(static_cast<uint64_t>(id) * 2 + version + 1, DIM);
+            round_to(form_of(kind), one.data(), 1, DIM, one.data());
             x.insert(x.end(), one.begin(), one.end());
         }
         return x;
@@ -247,6 +265,7 @@ void check(const std::string& kind) {
     const std::vector<float> first = vectors(ids, 0);
     needle_count = 0;
     look_for(first, ids);
+    look_for_kept(form_of(kind), first);
     int64_t failed =
         until_it_works(*index, kind + ", the first", [&] { index->add(first.data(), ids.data(), 400, 1); });
     std::vector<int64_t> added;
@@ -320,7 +339,8 @@ void check_reencoding() {
     for (int64_t number = 0; number < RECORDS; ++number) ids.push_back(id_of(number));
     const std::vector<float> x = numbers(3, RECORDS * DIM);
     const auto made = [&](float gain) {
-        auto index = std::make_unique<Index>(IndexSettings{Metric::l2, false, true}, usr(gain), ScanSettings().make());
+        auto index = std::make_unique<Index>(IndexSettings{Metric::l2, false, VectorForm::float32}, usr(gain),
+                                             ScanSettings().make());
         index->add(x.data(), ids.data(), RECORDS, 1);
         return index;
     };
@@ -349,7 +369,8 @@ void check_reencoding() {
 int main(int count, char** arguments) {
     std::vector<std::string> kinds(arguments + 1, arguments + count);
     if (kinds.empty())
-        kinds = {"scan", "tables", "pivots", "refined", "void", "following", "following, refined", "graph"};
+        kinds = {"scan",  "tables", "pivots",          "refined", "void", "following", "following, refined",
+                 "graph", "int8",   "float16, refined"};
     for (const std::string& kind : kinds) check(kind);
     if (count == 1) check_reencoding();
     if (failures) std::printf("%d failures\n", failures);

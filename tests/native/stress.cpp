@@ -69,20 +69,22 @@ struct Configuration {
 };
 
 const Configuration CONFIGURATIONS[] = {
-    {"progressive cosine", Family::progressive, 24, 48, {Metric::cosine, false, true}},
-    {"progressive l2, codes", Family::progressive, 33, 99, {Metric::l2, false, false}},
-    {"progressive ip, long", Family::progressive, 700, 1400, {Metric::ip, false, true}},
-    {"usr l2", Family::usr, 20, 60, {Metric::l2, false, true}},
-    {"usr ip, hamming", Family::usr, 20, 40, {Metric::ip, true, true}},
-    {"superbit cosine, cut", Family::superbit, 20, 47, {Metric::cosine, false, true}},
-    {"simhash l2, hamming, codes", Family::simhash, 17, 150, {Metric::l2, true, false}},
-    {"tables cosine", Family::progressive, 24, 48, {Metric::cosine, false, true}, From::tables},
-    {"tables l2, codes", Family::progressive, 17, 51, {Metric::l2, false, false}, From::tables},
-    {"pivots cosine", Family::progressive, 24, 96, {Metric::cosine, false, true}, From::pivots},
-    {"pivots l2", Family::progressive, 33, 132, {Metric::l2, false, true}, From::pivots},
-    {"pivots ip, refined", Family::progressive, 20, 80, {Metric::ip, false, true}, From::refined},
-    {"graph cosine", Family::progressive, 24, 24, {Metric::cosine, false, true}, From::graph},
-    {"graph l2", Family::progressive, 33, 33, {Metric::l2, false, true}, From::graph},
+    {"progressive cosine", Family::progressive, 24, 48, {Metric::cosine, false, VectorForm::float32}},
+    {"progressive l2, codes", Family::progressive, 33, 99, {Metric::l2, false, VectorForm::none}},
+    {"progressive ip, long", Family::progressive, 700, 1400, {Metric::ip, false, VectorForm::float32}},
+    {"usr l2", Family::usr, 20, 60, {Metric::l2, false, VectorForm::float32}},
+    {"usr ip, hamming", Family::usr, 20, 40, {Metric::ip, true, VectorForm::float32}},
+    {"superbit cosine, cut", Family::superbit, 20, 47, {Metric::cosine, false, VectorForm::float32}},
+    {"simhash l2, hamming, codes", Family::simhash, 17, 150, {Metric::l2, true, VectorForm::none}},
+    {"tables cosine", Family::progressive, 24, 48, {Metric::cosine, false, VectorForm::float32}, From::tables},
+    {"tables l2, codes", Family::progressive, 17, 51, {Metric::l2, false, VectorForm::none}, From::tables},
+    {"pivots cosine", Family::progressive, 24, 96, {Metric::cosine, false, VectorForm::float32}, From::pivots},
+    {"pivots l2", Family::progressive, 33, 132, {Metric::l2, false, VectorForm::float32}, From::pivots},
+    {"pivots ip, refined", Family::progressive, 20, 80, {Metric::ip, false, VectorForm::float32}, From::refined},
+    {"int8 l2", Family::progressive, 20, 60, {Metric::l2, false, VectorForm::int8}},
+    {"pivots float16", Family::progressive, 24, 96, {Metric::cosine, false, VectorForm::float16}, From::pivots},
+    {"graph cosine", Family::progressive, 24, 24, {Metric::cosine, false, VectorForm::float32}, From::graph},
+    {"graph l2", Family::progressive, 33, 33, {Metric::l2, false, VectorForm::float32}, From::graph},
 };
 
 std::shared_ptr<const Encoder> encoder_of(const Configuration& c, float gain) {
@@ -175,7 +177,9 @@ public:
 
 private:
     std::vector<float> vector_of(int64_t id, uint64_t version) const {
-        return numbers(static_cast<uint64_t>(id) * 4 + version + 1, c_.dim, id % 3 == 0 ? 40.0f : 1.0f);
+        std::vector<float> x = numbers(static_cast<uint64_t>(id) * 4 + version + 1, c_.dim, id % 3 == 0 ? 40.0f : 1.0f);
+        round_to(c_.settings.vectors, x.data(), 1, c_.dim, x.data());
+        return x;
     }
     std::vector<float> vectors_of(const std::vector<int64_t>& ids, uint64_t version) const {
         std::vector<float> all;
@@ -211,7 +215,7 @@ private:
                 versions_.erase(id);
             }
             gone_.add(some);
-            if (c_.settings.keep_vectors && c_.from == From::scan && round % 8 == 3) {
+            if (c_.settings.vectors != VectorForm::none && c_.from == From::scan && round % 8 == 3) {
                 gain_ = gain_ == 1.0f ? 0.25f : 1.0f;
                 index_.reencode(encoder_of(c_, gain_), threads, [](int64_t) {});
             }
@@ -309,8 +313,8 @@ private:
                 const int64_t id = random.below(500);
                 std::vector<float> x(static_cast<size_t>(c_.dim));
                 try {
-                    if (c_.settings.keep_vectors) index_.get(&id, 1, x.data());
-                    if (c_.settings.keep_vectors)
+                    if (c_.settings.vectors != VectorForm::none) index_.get(&id, 1, x.data());
+                    if (c_.settings.vectors != VectorForm::none)
                         expect(x == vector_of(id, 0) || x == vector_of(id, 1), "get: a mixture of two versions",
                                where_);
                 } catch (const IdRefused&) {

@@ -22,6 +22,7 @@ import lethevec
 from lethevec import reference
 from lethevec._native import core
 from lethevec.errors import IdError, UnknownIdError
+from lethevec.reference.kept_form import packed, rounded
 
 TIMES = int(os.environ.get("LETHEVEC_EXAMPLES", "1"))
 DIM = 40
@@ -31,6 +32,8 @@ CONFIGURATIONS = {
     "usr l2": {"metric": "l2", "family": "usr", "bits": 2 * DIM, "steps": 3},
     "usr ip hamming": {"metric": "ip", "family": "usr", "bits": 2 * DIM, "steps": 3, "ranking": "hamming"},
     "codes": {"keep_vectors": False, "bits": 2 * DIM},
+    "int8 usr l2": {"keep_vectors": "int8", "metric": "l2", "family": "usr", "bits": 2 * DIM, "steps": 3},
+    "float16": {"keep_vectors": "float16"},
     "codes ip, cut": {"metric": "ip", "family": "superbit", "bits": DIM + 9, "keep_vectors": False},
     "simhash hamming codes": {
         "metric": "l2",
@@ -70,6 +73,8 @@ class History(RuleBasedStateMachine):
     def draw(self, seed, count, scale):
         # No two draws share a direction: codes are of directions, and an equal one would look like a trace.
         self.drawn += 1
+        if self.index.config.keep_vectors == "float16":
+            scale = min(scale, 100.0)  # so that all numbers are in its range
         rng = np.random.default_rng([seed, self.drawn])
         return (rng.normal(size=(count, DIM)) * scale * rng.lognormal(size=(count, 1))).astype(np.float32)
 
@@ -205,6 +210,14 @@ class History(RuleBasedStateMachine):
             assert a.work == b.work
             assert set(a.ids.ravel().tolist()) <= {-1, *self.records}
 
+    def kept(self, vector):
+        """What of a vector is kept in a small form: its beginning and its end, without the scale."""
+        form = self.index.config.keep_vectors
+        if not isinstance(form, str):
+            return ()
+        whole = packed(form, rounded(form, vector[None]))
+        return (whole[4:20], whole[-16:])
+
     def look_for_traces(self):
         """No byte pattern of a forgotten record in any buffer of the index, in use or not."""
         if not self.gone:
@@ -221,6 +234,8 @@ class History(RuleBasedStateMachine):
                 continue  # a copy of it lives on under another id
             assert vector[:4].tobytes() not in memory
             assert vector[-4:].tobytes() not in memory
+            for kept in self.kept(vector):
+                assert kept not in memory
             # The code: for hamming ranking, words in blocks of 32 rows; otherwise bytes in blocks of 32 or 64.
             if self.index.config.ranking == "hamming":
                 assert code not in memory

@@ -87,6 +87,20 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pivots ip refined, with a key": {"metric": "ip", "source": replace(REFINED, key=bytes(range(16)))},
     "graph": {"source": GRAPH},
     "graph l2, with a key": {"metric": "l2", "source": replace(GRAPH, key=bytes(range(16)), pool=30)},
+    "scan float16": {"source": "scan", "keep_vectors": "float16"},
+    "scan int8 usr l2": {
+        "source": "scan",
+        "metric": "l2",
+        "family": "usr",
+        "bits": 2 * DIM,
+        "steps": 3,
+        "keep_vectors": "int8",
+    },
+    "scan int8 ip": {"source": "scan", "metric": "ip", "keep_vectors": "int8"},
+    "tables int8": {**TABLES, "keep_vectors": "int8"},
+    "pivots int8": {**PIVOTS, "keep_vectors": "int8"},
+    "pivots float16 l2 refined": {"source": REFINED, "metric": "l2", "keep_vectors": "float16"},
+    "graph int8 l2": {"source": GRAPH, "metric": "l2", "keep_vectors": "int8"},
     "auto": {"source": Auto(pivots_from=60, pivots=Pivots(cell_size=6))},
 }
 SIZES = st.sampled_from([1, 1, 2, 5, 31, 33, 100])
@@ -116,6 +130,8 @@ class BothIndexes(RuleBasedStateMachine):
     def draw(self, seed, count, scale):
         self.drawn += 1
         rng = np.random.default_rng([seed, self.drawn])
+        if self.index.config.keep_vectors == "float16":
+            scale = min(scale, 100.0)  # so that all numbers are in its range
         return (rng.normal(size=(count, DIM)) * scale * rng.lognormal(size=(count, 1))).astype(np.float32)
 
     def fresh_ids(self, count):

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.skipif(not NATIVE.is_dir(), reason="needs the sources o
 HOMES = {
     "FIRST_ROUNDS": ("hashing/frame_view.h", "FIRST_ROUNDS", None),
     "TANH_LIMIT": ("kernels/usr.cpp", "LIMIT", None),
+    "INT8_LARGEST": ("rows/vector_form.cpp", "MOST", None),
+    "INT8_SCALE_CUT": ("rows/vector_form.cpp", "CUT", None),
     "CHUNK_WEIGHT": ("kernels/kernels.h", "CHUNK_WEIGHT", None),
     "CHUNK_BITS": ("kernels/kernels.h", "CHUNK_BYTES", lambda spec: spec // 8),
     "FIRST_WEIGHT": ("kernels/kernels.h", "ALL_WEIGHT", None),

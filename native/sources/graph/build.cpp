@@ -13,7 +13,7 @@ void write_z(const GraphSettings& settings, const float* x, float* z) {
     const int64_t d = settings.encoder->dim;
     if (settings.metric == Metric::cosine)
         write_direction(x, d, z);
-    else
+    else if (x != z)
         std::copy(x, x + d, z);
     for (int64_t j = 0; j < d; ++j) z[j] = z[j] + 0.0f;
 }
@@ -76,7 +76,7 @@ private:
         parallel_for(n, threads_, GRAIN, [&](int64_t begin, int64_t end) {
             Wiped<float> z(g_.d);
             for (int64_t i = begin; i < end; ++i) {
-                write_z(settings_, rows_.vector(which[i]), z.at(0));
+                write_z(settings_, rows_.vector(which[i], z.at(0)), z.at(0));
                 hashed[static_cast<size_t>(i)] = {hash_of(settings_, z.at(0)), which[i]};
             }
         });
@@ -91,7 +91,7 @@ private:
             const uint32_t first = static_cast<uint32_t>(g_.slots);
             for (to = from; to < hashed.size() && hashed[to].hash == hashed[from].hash; ++to) {
                 const uint32_t row = hashed[to].row;
-                write_z(settings_, rows_.vector(row), z.at(0));
+                write_z(settings_, rows_.vector(row, z.at(0)), z.at(0));
                 uint32_t v = first;
                 while (v < g_.slots && std::memcmp(g_.z(v), z.at(0), static_cast<size_t>(4 * g_.d)) != 0) ++v;
                 if (v == g_.slots) {

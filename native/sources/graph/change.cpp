@@ -145,7 +145,7 @@ bool GraphChange::join(const uint32_t* which, int64_t n) {
     Wiped<float> z(g_.d);
     uint32_t last = 0;
     for (int64_t i = 0; i < n; ++i) {
-        write_z(settings_, rows_.vector(which[i]), z.at(0));
+        write_z(settings_, rows_.vector(which[i], z.at(0)), z.at(0));
         hashed[static_cast<size_t>(i)] = {hash_of(settings_, z.at(0)), which[i]};
         last = std::max(last, which[i]);
     }
@@ -159,7 +159,7 @@ bool GraphChange::join(const uint32_t* which, int64_t n) {
         std::vector<uint32_t> cells(static_cast<size_t>(n));
         std::vector<FarList> near(static_cast<size_t>(n));
         for (size_t i = 0; i < hashed.size(); ++i) {
-            write_z(settings_, rows_.vector(hashed[i].row), z.at(0));
+            write_z(settings_, rows_.vector(hashed[i].row, z.at(0)), z.at(0));
             rules_.find_near(z.at(0), 1, nullptr, space_, [&](int64_t, const FarList& found) {
                 cells[i] = equal_vertex(z.at(0), hashed[i].hash, found[0].vertex);
                 if (cells[i] == NO_VERTEX) near[i] = found;
@@ -167,7 +167,7 @@ bool GraphChange::join(const uint32_t* which, int64_t n) {
         }
         for (size_t i = 0; i < hashed.size(); ++i) {
             uint32_t v = cells[i];
-            write_z(settings_, rows_.vector(hashed[i].row), z.at(0));
+            write_z(settings_, rows_.vector(hashed[i].row, z.at(0)), z.at(0));
             for (size_t j = fresh_.size(); v == NO_VERTEX && j > 0; --j) {
                 const uint32_t one = fresh_[j - 1];
                 if (g_.vertex(one).hash != hashed[i].hash) break;

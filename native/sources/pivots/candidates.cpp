@@ -267,7 +267,7 @@ private:
             const uint32_t row = kept.row(near[i]);
             if (!allowed_.has(row)) continue;
             found.push_back(row);
-            ask_for(rows_.vector(row), 4 * d_);
+            ask_for(rows_.packed(row), rows_.layout().vector_bytes());
         }
         return static_cast<int64_t>(kept.size());
     }

@@ -66,7 +66,7 @@ bool Pivots::restore(const NewRows& added, const uint8_t* image, size_t bytes, i
 
     Wiped<float> z(d_);
     for (uint32_t row : chosen) {
-        geometry(rows.vector(row), 1, z.at(0));
+        geometry(rows.vector(row, z.at(0)), 1, z.at(0));
         double norm = 0.0;
         active().norms(z.at(0), d_, 1, &norm);
         append_centre(rows.id(row), z.at(0), norm);
@@ -90,7 +90,7 @@ bool Pivots::restore(const NewRows& added, const uint8_t* image, size_t bytes, i
         for (int64_t c = begin; c < end; ++c)
             for (uint32_t slot = 0; slot < cells_.size(c); ++slot) {
                 const uint32_t row = cells_.row(c, slot);
-                geometry(rows.vector(row), 1, own.at(0));
+                geometry(rows.vector(row, own.at(0)), 1, own.at(0));
                 means_.add(c, own.at(0));
                 link(row).distance = active().squared_distance(own.at(0), centres_.row(c), d_);
             }

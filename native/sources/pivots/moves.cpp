@@ -26,7 +26,7 @@ void Pivots::plan_own(const Rows& rows, const CentreNumbers& cells, const Centre
             for (int64_t at = begin; at < end; at += most) {
                 const int64_t some = std::min(most, end - at);
                 const uint32_t* these = own.data() + from + at;
-                for (int64_t i = 0; i < some; ++i) geometry(rows.vector(these[i]), 1, z.at(i * d_));
+                for (int64_t i = 0; i < some; ++i) geometry(rows.vector(these[i], z.at(i * d_)), 1, z.at(i * d_));
                 centres_.nearest(z.at(0), some, gone, nearest.at(0), distances.at(0));
                 for (int64_t i = 0; i < some; ++i)
                     moves[start + static_cast<size_t>(from + at + i)] = {these[i], *nearest.at(i), *distances.at(i)};
@@ -55,7 +55,7 @@ void Pivots::find_rivals(const Rows& rows, const float* centres, int64_t count, 
     std::mutex adding;
     const auto look = [&](int64_t begin, int64_t end) {
         WipedVector<Rival> own;
-        Wiped<float> products(ROWS_TOGETHER * width);
+        Wiped<float> products(ROWS_TOGETHER * width), room(rows.room(ROWS_TOGETHER));
         for (int64_t c = begin; c < end; ++c) {
             const Chunk& chunk = rows.chunk(c);
             const auto first = static_cast<uint32_t>(c * rows.chunk_rows());
@@ -64,7 +64,7 @@ void Pivots::find_rivals(const Rows& rows, const float* centres, int64_t count, 
                 some = std::min({ROWS_TOGETHER, rows.used(c) - from, static_cast<int64_t>(PIECE_ROWS - inside)});
                 if (start / PIECE_ROWS >= pieces_.size() || pieces_[start / PIECE_ROWS].links.empty()) continue;
                 const Link* links = pieces_[start / PIECE_ROWS].links.data() + inside;
-                const float* x = chunk.vectors + from * d_;
+                const float* x = rows.vectors(start, some, room.at(0));
                 if (count > FEW)
                     kernels.products(panel.at(0), panels, d_, x, some, products.at(0));
                 else
@@ -120,7 +120,7 @@ void Pivots::plan_takeovers(const Rows& rows, const CentreNumbers& changed, cons
         if (planned[own.cell - 1] || leaving.has(row)) continue;
         Move move{row, own.cell - 1, own.distance};
         bool nearer = false;
-        geometry(rows.vector(row), 1, z.at(0));
+        geometry(rows.vector(row, z.at(0)), 1, z.at(0));
         for (size_t i = from; i < to; ++i)
             nearer = centres_.nearer(z.at(0), &changed[rivals[i].centre], 1, move.to, move.distance) || nearer;
         if (nearer) moves.push_back(move);
@@ -162,7 +162,7 @@ void Pivots::foresee_leave(const Rows& rows, const uint32_t* which, int64_t n, i
     for (uint32_t row : change.promoted) {
         fresh.push_back(rows.id(row));
         z.resize(z.size() + static_cast<size_t>(d_));
-        geometry(rows.vector(row), 1, z.end() - d_);
+        geometry(rows.vector(row, z.end() - d_), 1, z.end() - d_);
     }
     foresee(rows, z.data(), fresh, threads);
 }
@@ -199,7 +199,7 @@ void Pivots::make_moves(const Rows& rows, const WipedVector<Move>& moves, const 
             link(move.row).distance = move.distance;
             continue;
         }
-        geometry(rows.vector(move.row), 1, z.at(0));
+        geometry(rows.vector(move.row, z.at(0)), 1, z.at(0));
         take_out(rows.id(move.row), move.row, z.at(0));
         put(rows.id(move.row), move.row, z.at(0), move.to, move.distance);
     }

@@ -174,7 +174,7 @@ void Pivots::take_out(int64_t id, uint32_t row, const float* z) {
 
 void Pivots::take_out(const Rows& rows, uint32_t row) {
     Wiped<float> z(d_);
-    geometry(rows.vector(row), 1, z.at(0));
+    geometry(rows.vector(row, z.at(0)), 1, z.at(0));
     take_out(rows.id(row), row, z.at(0));
 }
 
@@ -204,7 +204,7 @@ void Pivots::refresh() {
 
 void Pivots::geometry(const float* x, int64_t n, float* z) const {
     if (settings_.metric != Metric::cosine) {
-        std::copy(x, x + n * d_, z);
+        if (x != z) std::copy(x, x + n * d_, z);
         return;
     }
     for (int64_t i = 0; i < n; ++i) write_direction(x + i * d_, d_, z + i * d_);
@@ -346,7 +346,7 @@ void Pivots::plan(const Rows& rows, const uint32_t* coming, int64_t n, const Row
     fresh.reserve(change.promoted.size());
     Wiped<float> z(d_);
     for (uint32_t row : change.promoted) {
-        geometry(rows.vector(row), 1, z.at(0));
+        geometry(rows.vector(row, z.at(0)), 1, z.at(0));
         double norm = 0.0;
         active().norms(z.at(0), d_, 1, &norm);
         append_centre(rows.id(row), z.at(0), norm);
@@ -434,7 +434,7 @@ void Pivots::place(const Rows& rows, const uint32_t* which, int64_t n, const Cen
     for (int64_t at = 0; at < n; at += most) {
         const int64_t some = std::min(most, n - at);
         parallel_for(some, threads, GRAIN, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) geometry(rows.vector(which[at + i]), 1, z.at(i * d_));
+            for (int64_t i = begin; i < end; ++i) geometry(rows.vector(which[at + i], z.at(i * d_)), 1, z.at(i * d_));
             centres_.nearest(z.at(begin * d_), end - begin, without, cells.at(begin), distances.at(begin));
         });
         for (int64_t i = 0; i < some; ++i, ++placed)
@@ -456,7 +456,7 @@ void Pivots::undo(const Rows& rows, const Change& change) {
 void Pivots::leave_quietly(const Rows& rows, const uint32_t* which, int64_t n, float* z, const Progress& progress) {
     for (int64_t i = 0; i < n; ++i) {
         if (!filed(which[i])) continue;
-        geometry(rows.vector(which[i]), 1, z);
+        geometry(rows.vector(which[i], z), 1, z);
         take_out(rows.id(which[i]), which[i], z);
         release_piece(which[i]);
         if (progress && i % STRIDE == STRIDE - 1) progress(0);

@@ -111,7 +111,7 @@ bool Pivots::find_origin(const Rows& rows, int64_t c, Workspace& space) {
     origins_.set_last(c, count < Origins::MEMBERS ? Origins::ALL : chosen[count - 1].record);
     std::fill(space.sum.begin(), space.sum.end(), 0);
     for (int64_t i = 0; i < count; ++i) {
-        geometry(rows.vector(chosen[i].row), 1, space.z.data());
+        geometry(rows.vector(chosen[i].row, space.z.data()), 1, space.z.data());
         means_.add_units(c, space.z.data(), 1, space.sum.data());
     }
     float* origin = space.residual.data();
@@ -132,7 +132,7 @@ void Pivots::code(const Rows& rows, uint32_t cell, uint32_t slot, Workspace& spa
     const float *origin = origins_.row(cell), *values = origins_.values(cell);
     float *z = space.z.data(), *residual = space.residual.data();
     uint8_t* code = space.code.data();
-    geometry(rows.vector(cells_.row(cell, slot)), 1, z);
+    geometry(rows.vector(cells_.row(cell, slot), z), 1, z);
     for (int64_t j = 0; j < d_; ++j) residual[j] = z[j] - origin[j];
     double norm = 0.0, alignment = 0.0;
     float factor = 0.0f;

@@ -27,7 +27,7 @@ bool Pivots::sampled(int64_t id) const {
 
 void Pivots::exchange_home(const Rows& rows, uint32_t row, Home from, Home to) {
     float* z = scratch_.data();  // this must not fail
-    geometry(rows.vector(row), 1, z);
+    geometry(rows.vector(row, z), 1, z);
     if (from.pivot) {
         samples_->sums.subtract(from.pivot - 1, z);
         --samples_->counts[from.pivot - 1];
@@ -53,7 +53,7 @@ void Pivots::home_anywhere(const Rows& rows, const std::vector<uint32_t>& homele
     for (size_t at = 0; at < homeless.size(); at += most) {
         const auto some = static_cast<int64_t>(std::min(most, homeless.size() - at));
         const uint32_t* these = homeless.data() + at;
-        for (int64_t i = 0; i < some; ++i) geometry(rows.vector(these[i]), 1, z.at(i * d_));
+        for (int64_t i = 0; i < some; ++i) geometry(rows.vector(these[i], z.at(i * d_)), 1, z.at(i * d_));
         samples_->pivots.nearest(z.at(0), some, without, pivots.at(0), distances.at(0));
         for (int64_t i = 0; i < some; ++i) rehome(rows, these[i], {*pivots.at(i) + 1, *distances.at(i)}, journal);
         if (progress) progress(0);
@@ -75,7 +75,7 @@ void Pivots::find_homes(const Rows& rows, const uint32_t* which, int64_t n, cons
         } else if (home(row).pivot) {
             uint32_t pivot = home(row).pivot - 1;
             float distance = home(row).distance;
-            geometry(rows.vector(row), 1, z.at(0));
+            geometry(rows.vector(row, z.at(0)), 1, z.at(0));
             if (samples_->pivots.nearer(z.at(0), fresh.data(), static_cast<int64_t>(fresh.size()), pivot, distance))
                 rehome(rows, row, {pivot + 1, distance}, journal);
             if (progress && ++looked % static_cast<int64_t>(ROWS_TOGETHER) == 0) progress(0);

@@ -169,8 +169,9 @@ ScanLimits Scan::Query::judge(float reference, const ScanPlan& plan, int64_t man
     const auto first_unit = static_cast<float>(m.first.unit), tail_unit = static_cast<float>(query_.tail.unit);
     m.judges.clear();
     found_.distances.resize(n);
+    Wiped<float> room(rows_.room(1));
     for (size_t i = 0; i < n; ++i) {
-        const float* x = rows_.vector(m.judge_rows[i]);
+        const float* x = rows_.vector(m.judge_rows[i], room.at(0));
         const float distance = query_.kind == KEY_SCORE ? 1.0f - kernels_.dot(q, x, d) / rows_.norm(m.judge_rows[i])
                                : query_.kind == KEY_IP  ? -kernels_.dot(q, x, d)
                                                         : std::sqrt(kernels_.squared_distance(q, x, d));

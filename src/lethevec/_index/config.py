@@ -8,10 +8,11 @@ from typing import Any
 
 from .. import reference
 from .._hashing import FAMILIES, Hasher, hasher
-from .._hashing.parameters import MAX_BITS, MAX_DIM, boolean, choice, integer, seed_of
+from .._hashing.parameters import MAX_BITS, MAX_DIM, choice, integer, seed_of
 from ..errors import FormatError, LethevecError, ParameterError
 from ..reference.constants import FIRST_STAGE_BITS
 from . import sources
+from .kept_form import KeptForm, as_kept_form
 from .sources import Source, Tables, as_source
 
 #: What a file may ask for by its configuration, whatever it holds; see `refuse_costly`.
@@ -55,7 +56,7 @@ class Config:
     family: str
     bits: int
     ranking: str
-    keep_vectors: bool
+    keep_vectors: bool | str
     source: Source
     seed: int
     params: tuple[tuple[str, Any], ...]
@@ -74,6 +75,11 @@ class Config:
         plain["source"] = sources.to_json(self.source)
         plain["params"] = dict(self.params)
         return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def form(self) -> KeptForm:
+        """How vectors are kept."""
+        return KeptForm(self.keep_vectors, self.metric)
 
     def with_key(self, key: bytes | str | None) -> Config:
         """The same configuration with another key for the hash that picks pivots, or with none."""
@@ -109,13 +115,13 @@ def make_config(
     metric = choice("metric", metric, METRICS)
     family = choice("family", family, FAMILIES)
     ranking = choice("ranking", ranking, RANKINGS)
-    keep_vectors = boolean("keep_vectors", keep_vectors)
+    keep_vectors = as_kept_form(keep_vectors)
     seed = seed_of(seed)
     asked = as_source(source, optimize)
     if bits is None:
-        bits = dim * _usual_planes(family, dim, asked, keep_vectors)
+        bits = dim * _usual_planes(family, dim, asked, bool(keep_vectors))
     made = hasher(family, dim=dim, bits=integer("bits", bits, 1, MAX_BITS), seed=seed, **params)
-    fitted = sources.fitted(asked, made, metric, ranking, keep_vectors)
+    fitted = sources.fitted(asked, made, metric, ranking, bool(keep_vectors))
     if made.bits > MAX_BLOCKS * dim:
         raise ParameterError(f"bits: expected at most {MAX_BLOCKS} * dim = {MAX_BLOCKS * dim}, got {made.bits}")
     if ranking == "asymmetric" and family != "progressive" and made.bits > MAX_FIRST_BITS:

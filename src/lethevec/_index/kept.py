@@ -71,8 +71,8 @@ class KeptCodes:
     def pack(self, vectors: F32, ids: I64) -> list[bytes]:
         """What is to be kept of these records, whose vectors these are."""
         index = self._index
-        with index._changing.unchanged():
-            return _rows(self._pack(index._native, vectors, ids))
+        with index._changing.unchanged(), index._passing(vectors) as x:
+            return _rows(self._pack(index._native, x, ids))
 
     def restore(self, vectors: F32, ids: I64, kept: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
         """Add records with what was kept of them, None for nothing; which of them had to be encoded.
@@ -118,7 +118,7 @@ class KeptCodes:
             encoder = index._gain.encoder()
             hamming = config.ranking == "hamming"
             made = core.Index(
-                encoder, config.metric, hamming, config.keep_vectors, core.ScanSettings(not config.keep_vectors)
+                encoder, config.metric, hamming, config.form.name, core.ScanSettings(not config.keep_vectors)
             )
             refuse(made.add(x, ids, resolve_threads(None, len(x)), None))
             return self._pack(made, x, ids)

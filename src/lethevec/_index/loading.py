@@ -46,7 +46,8 @@ class Loading:
     def add(self, vectors: F32, ids: I64) -> None:
         """Some records, in place of those with the same ids."""
         x = as_vectors(vectors, self._index.dim, nonzero=self._index.metric == "cosine")
-        known, refusal = self._records.native.load(x, ids, self._threads)
+        with self._index.config.form.rounding(x) as kept:
+            known, refusal = self._records.native.load(kept, ids, self._threads)
         refuse(refusal)
         self.replaced |= known > 0
 

@@ -36,7 +36,7 @@ class Records:
     def _empty(self, source: Chosen) -> core.Index:
         config = self._config
         hamming = config.ranking == "hamming"
-        return core.Index(self._encoder, config.metric, hamming, config.keep_vectors, native_source(config, source))
+        return core.Index(self._encoder, config.metric, hamming, config.form.name, native_source(config, source))
 
     def __len__(self) -> int:
         return len(self.native)
@@ -102,10 +102,18 @@ class Records:
         return self.native.forget_one(id)
 
     def columns(self) -> list[npt.NDArray[Any]]:
-        """Everything that a snapshot holds of the records: by ascending id, ids and vectors, or ids, norms, factors
-        and codes. All but the ids are to be wiped after use."""
-        ids = self.ids()
-        return [ids, self.vectors(ids)] if self._config.keep_vectors else [ids, *self._codes(ids)]
+        """Everything that a snapshot holds of the records: by ascending id, ids and vectors, or ids and the bytes that
+        are kept of vectors, or ids, norms, factors and codes. All but the ids are to be wiped after use."""
+        ids, form = self.ids(), self._config.form
+        if not self._config.keep_vectors:
+            return [ids, *self._codes(ids)]
+        vectors = self.vectors(ids)
+        if not form.small:
+            return [ids, vectors]
+        try:
+            return [ids, form.pack(vectors)]
+        finally:
+            vectors.fill(0)
 
     def _codes(self, ids: I64) -> tuple[F32, F32, npt.NDArray[np.uint8]]:
         codes = np.empty((len(ids), -(-self._config.bits // 8)), dtype=np.uint8)

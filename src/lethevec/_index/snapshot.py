@@ -5,7 +5,8 @@
     config      uint32    length, then that many bytes of canonical JSON
     records     uint64    n
     ids         int64     n, ascending
-    vectors     float32   (n, dim), when vectors are kept; otherwise
+    vectors     float32   (n, dim), when vectors are kept; in a small form, their bytes as `native/rows/vector_form.h`
+                          has them, uint8 (n, 2 dim) or (n, 4 + dim); otherwise
       norms, factors      float32, n each; then codes uint8 (n, ceil(bits/8))
     checksum    32 bytes  BLAKE2b-256 of all that comes before
 
@@ -184,7 +185,7 @@ def _read(file: FileIO, size: int, max_setup: int) -> tuple[Config, list[npt.NDA
     config = parse_config(take(config_size))
     (n,) = _COUNT.unpack(take(_COUNT.size))
     code_bytes = -(-config.bits // 8)
-    per_record = 8 + (4 * config.dim if config.keep_vectors else 8 + code_bytes)
+    per_record = 8 + (config.form.row_bytes(config.dim) if config.keep_vectors else 8 + code_bytes)
     if n * per_record != size - _CHECKSUM - file.tell():
         raise FormatError(f"expected {n} records of {per_record} bytes, got {size - _CHECKSUM - file.tell()} bytes")
     refuse_costly(config, n, size, max_setup)
@@ -199,7 +200,9 @@ def _read(file: FileIO, size: int, max_setup: int) -> tuple[Config, list[npt.NDA
         return data.astype(data.dtype.newbyteorder("="), copy=False)
 
     columns = [column("<i8", n)]
-    if config.keep_vectors:
+    if config.form.small:
+        columns.append(column("|u1", n, config.form.row_bytes(config.dim)))
+    elif config.keep_vectors:
         columns.append(column("<f4", n, config.dim))
     else:
         columns += [column("<f4", n), column("<f4", n), column("|u1", n, code_bytes)]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._forgetting.records import canonical_json, encode_record
+from .._index.kept_form import KeptForm
 from .._record import Record
 from .._vectors import as_vectors
 from ..errors import FormatError, InputError
@@ -119,9 +120,16 @@ def make_batch(
     subjects: Any,
     payloads: Any,
     expires: Callable[[int], list[int | None]] | None = None,
+    *,
+    keep_vectors: bool | str = True,
 ) -> Batch:
-    """Check everything that a caller gave for some records; `expires` gives the times of so many records."""
+    """Check everything that a caller gave for some records; `expires` gives the times of so many records.
+
+    The tables keep vectors as they came. `keep_vectors` is the index's: it must be able to round them.
+    """
     checked, placed, count = check_vectors(vectors, dim, metric)
+    if isinstance(keep_vectors, str) and len(checked):
+        KeptForm(keep_vectors, metric).check(checked)
     names, numbers = check_ids(ids)
     n = len(names)
     if count is not None and n != count:

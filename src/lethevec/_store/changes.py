@@ -45,13 +45,16 @@ class Update:
         expires: Callable[[int], list[int | None]] | None = None,
         *,
         merge: bool = False,
+        keep_vectors: bool | str = True,
     ) -> None:
         """Check what a caller gave; with `merge`, payloads are merged with those that are there."""
         if ids is None:
             raise IdError("ids: expected the ids of the records to update, got none")
         self.ids, self.numbers = check_ids(ids)
         n = len(self.ids)
-        self.given = None if isinstance(vectors, Keep) else make_batch(dim, metric, vectors, self.ids, None, None)
+        self.given = None
+        if not isinstance(vectors, Keep):
+            self.given = make_batch(dim, metric, vectors, self.ids, None, None, keep_vectors=keep_vectors)
         self.subjects = None if isinstance(subjects, Keep) else check_subjects(subjects, n)
         self.payloads = None if isinstance(payloads, Keep) else check_payloads(payloads, n)
         self.expires = None if expires is None else expires(n)

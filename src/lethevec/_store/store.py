@@ -445,7 +445,7 @@ class Store:
         ...     db.get("note")[0].vector, len(db.search([0, 0], k=9)[0])
         (None, 3)
         """
-        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, self._times(expires))
+        batch = self._checked(vectors, ids, subjects, payloads, self._times(expires))
         with self._session.guard:
             self._catch_up()
             self._changes.add([batch])
@@ -474,7 +474,7 @@ class Store:
         """
         boolean("erase_old", erase_old)
         seconds = self._seconds(timeout)
-        batch = make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, self._times(expires))
+        batch = self._checked(vectors, ids, subjects, payloads, self._times(expires))
         with self._session.guard:
             self._catch_up()
             return self._rectify(lambda note: self._changes.upsert(batch, note), len(batch), erase_old, seconds)
@@ -510,7 +510,10 @@ class Store:
     def _batch(self, given: Any) -> Batch:
         batch = check_batch(given)
         subjects, payloads, times = batch.get("subjects"), batch.get("payloads"), batch.get("expires", KEEP)
-        return make_batch(self.dim, self.metric, batch["vectors"], batch["ids"], subjects, payloads, self._times(times))
+        return self._checked(batch["vectors"], batch["ids"], subjects, payloads, self._times(times))
+
+    def _checked(self, *given: Any) -> Batch:
+        return make_batch(self.dim, self.metric, *given, keep_vectors=self._mirror.index.config.keep_vectors)
 
     def _times(self, expires: Any) -> Callable[[int], list[int | None]]:
         """When so many new records expire, checked."""
@@ -546,7 +549,8 @@ class Store:
         boolean("erase_old", erase_old)
         seconds = self._seconds(timeout)
         times = None if isinstance(expires, Keep) else self._times(expires)
-        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, times, merge=merge)
+        keep = self._mirror.index.config.keep_vectors
+        update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, times, merge=merge, keep_vectors=keep)
         with self._session.guard:
             self._catch_up()
             return self._rectify(lambda note: self._changes.update(update, note), len(update.ids), erase_old, seconds)

@@ -329,7 +329,9 @@ class ClusterCollection:
             raise ParameterError(f"merge: expected True or False, got {merge!r:.80}")
         names, _ = check_ids(ids)
         n = len(names)
-        whole = make_batch(self.dim, self.metric, None if isinstance(vectors, Keep) else vectors, names, None, None)
+        given = None if isinstance(vectors, Keep) else vectors
+        keep = self._entry.keep_vectors
+        whole = make_batch(self.dim, self.metric, given, names, None, None, keep_vectors=keep)
         batch = Batch(
             names,
             whole.numbers,
@@ -363,7 +365,8 @@ class ClusterCollection:
     def _batch(self, vectors: Any, ids: Any, subjects: Any, payloads: Any, expires: Any) -> Batch:
         given = self.retention if isinstance(expires, Keep) else expires
         times: Callable[[int], list[int | None]] = lambda n: check_expires(given, n, int(time.time() * 1000))  # noqa: E731
-        return make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, times)
+        keep = self._entry.keep_vectors
+        return make_batch(self.dim, self.metric, vectors, ids, subjects, payloads, times, keep_vectors=keep)
 
     def _split(self, ids: Sequence[Id], *, every: bool = False) -> dict[int, list[int]]:
         """The places of ids, by shard; with `every`, also shards that have none."""

@@ -44,6 +44,12 @@ class CollectionEntry:
     encrypt: bool | None = None
     expires: float | None = None  # seconds that records are kept unless they say otherwise
 
+    @property
+    def keep_vectors(self) -> bool | str:
+        """How the members' indexes keep vectors; see `lethevec.Index`."""
+        kept: bool | str = (self.index or {}).get("keep_vectors", True)
+        return kept
+
 
 @dataclass(frozen=True)
 class Epoch:

@@ -189,7 +189,12 @@ class Reading:
         for begin in range(0, count, _PART):
             part = {name: None if v is None else v[begin : begin + _PART] for name, v in arguments.items()}
             expires = None if entry.expires is None else int((time.time() + entry.expires) * 1000)
-            batch = make_batch(entry.dim, entry.metric or "cosine", **part, expires=lambda n, e=expires: [e] * n)  # type: ignore[misc]
+
+            def times(n: int, at: int | None = expires) -> list[int | None]:
+                return [at] * n
+
+            keep = entry.keep_vectors
+            batch = make_batch(entry.dim, entry.metric or "cosine", **part, expires=times, keep_vectors=keep)
             by_shard: dict[int, list[int]] = {}
             for at, one in enumerate(batch.ids):
                 by_shard.setdefault(driver.shard_of(one), []).append(at)

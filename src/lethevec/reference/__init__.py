@@ -7,6 +7,7 @@ tests hold it to that. It is slow, and meant to be read. In this order, each mod
 |---|---|
 | `constants` | every number that was chosen |
 | `vectors` | sums in a fixed order; norms, directions, distances |
+| `kept_form` | vectors rounded to the small forms that an index can keep them in |
 | `generator` | random words, signs and Gaussians, by address |
 | `rotations` | random rotations, and the frame W of them |
 | `activation` | tanh as a quotient of polynomials |

@@ -38,6 +38,14 @@ TANH_ERROR = 1.25e-6
 #: The weight of each plane of a progressive code relative to the plane before it.
 FALLOFF = 0.6
 
+# --- Small forms of vectors -------------------------------------------------------------------------------------------
+
+#: The largest whole number of a vector that is kept as int8; the smallest scale; and the bits of a float32 that no
+#: scale has.
+INT8_LARGEST = 127
+INT8_LEAST_SCALE = 2.0**-126
+INT8_SCALE_CUT = 0xFF
+
 # --- The gain of USR -------------------------------------------------------------------------------------------------
 
 #: A bucket of norms is a float32's exponent and so many bits of its fraction.

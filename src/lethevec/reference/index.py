@@ -21,6 +21,7 @@ from .encoder import Encoder
 from .families import gain
 from .graph import Graph, GraphSettings
 from .graph_search import graph_candidates
+from .kept_form import rounded
 from .norm_grid import mean_norm
 from .pivot_search import pivot_candidates
 from .pivots import Pivots, PivotSettings, build_pivots, pivot_key
@@ -249,7 +250,10 @@ class Index:
 
     def _put(self, vectors: F32, ids: npt.ArrayLike, *, present: bool) -> None:
         entering = self._checked(ids, present=present)
-        kept: Iterable[F32 | Coded] = vectors if self.state.config["keep_vectors"] else self.state.coded(vectors)
+        form = self.state.config["keep_vectors"]
+        if isinstance(form, str):
+            vectors = rounded(form, vectors)
+        kept: Iterable[F32 | Coded] = vectors if form else self.state.coded(vectors)
         self.state = State(self.state.config, {**self.state.held, **dict(zip(entering, kept, strict=True))})
 
     def _checked(self, ids: npt.ArrayLike, *, present: bool) -> dict[int, None]:

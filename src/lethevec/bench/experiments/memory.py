@@ -1,10 +1,12 @@
 """What a record costs in memory, how long a store takes to open, and what batches and cores give.
 
 `bytes`: by how much the process of each library grows when it is built, beside the bytes that the library says, at
-equal recall. `batches`: a query alone and in a batch of 1,000, on one thread; ours on several threads as well.
-`opening`: a store of all vectors, opened with and without its image (see the page on the guarantee), as a ratio to the
-time that it takes to read its file from the first byte to the last. Files are in the system's cache, so that the
-ratio does not depend on the disk; where reading is slower, it is smaller.
+equal recall. `forms`: vectors kept as they are, as float16 and as int8: what a record takes, the recall at effort 1 and
+of the exact ranking of what is kept, and the time of a query as a ratio to float32. `batches`: a query alone and in a
+batch of 1,000, on one thread; ours on several threads as well. `opening`: a store of all vectors, opened with and
+without its image (see the page on the guarantee), as a ratio to the time that it takes to read its file from the first
+byte to the last. Files are in the system's cache, so that the ratio does not depend on the disk; where reading is
+slower, it is smaller.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from .run import Run
 K = 10
 ROUNDS = 5
 BATCH = 1000
-PARTS = "bytes,batches,opening"
+PARTS = "bytes,forms,batches,opening"
+FORMS: tuple[bool | str, ...] = (True, "float16", "int8")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +52,8 @@ def experiment(run: Run, given: Prepared) -> None:
     """Measure one data set."""
     if run.wants("bytes") or run.wants("batches"):
         run.stage("memory", "libraries", given, lambda field: libraries(run, field))
+    if run.wants("forms"):
+        run.stage("memory", "forms", given, lambda _: forms(run, given))
     if run.wants("batches"):
         run.stage("memory", "cores", given, lambda _: cores(run, given))
     if run.wants("opening"):
@@ -88,6 +93,44 @@ def libraries(run: Run, field: Field) -> list[Line]:
         columns = ("competitor", "alone, us", f"in batches of {BATCH:,}, us", "faster by", f"recall@{K}")
         run.table(f"{data.name}: a query on one thread", columns, rows)
     return lines
+
+
+def forms(run: Run, given: Prepared) -> list[Line]:
+    """Ours in each form of its vectors, which take turns."""
+    data = given.data
+    queries = np.ascontiguousarray(data.test)
+    lines: list[Line] = []
+    rows: list[tuple[str, ...]] = []
+    for source in [name for name in run.options.sources.split(",") if name]:
+        made: dict[str, lethevec.Index] = {}
+        for form in FORMS:
+            index = made["float32" if form is True else str(form)] = lethevec.Index(
+                data.dim, data.metric, source=source, keep_vectors=form
+            )
+            index.add(data.train, ids=_ids(data.train))
+        turns: dict[str, list[float]] = {name: [] for name in made}
+        for _ in range(run.options.rounds):
+            for name, index in made.items():
+                turns[name].append(_seconds(_one_by_one, index, queries))
+        for name, index in made.items():
+            ratio = median(own / plain for own, plain in zip(turns[name], turns["float32"], strict=True))
+            stats = index.stats()
+            says, vector = stats["bytes_per_record"], stats["bytes_vectors"] / stats["records"]
+            found = recall(data, index.search(queries, K).ids, K)
+            exact = recall(data, index.search(queries, K, effort=np.inf, threads=None).ids, K)
+            rows.append(
+                (source, name, f"{vector:,.0f}", f"{says:,.0f}", f"{found:.4f}", f"{exact:.4f}", f"{ratio:.2f}")
+            )
+            line = {"what": "forms", "source": source, "form": name, "vector": vector, "says": says}
+            lines.append({**line, "recall": found, "recall_of_the_exact_ranking": exact, "time": ratio})
+    head = ("source", "form", "bytes of a vector", "of a record", f"recall@{K} at effort 1", "at inf", "time")
+    run.table(f"{data.name}: small forms of {len(data.train):,} vectors", head, rows)
+    return lines
+
+
+def _one_by_one(index: lethevec.Index, queries: Any) -> None:
+    for query in queries:
+        index.search(query, K)
 
 
 def cores(run: Run, given: Prepared) -> list[Line]:
