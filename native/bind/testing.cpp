@@ -177,9 +177,9 @@ void bind_testing(nb::module_& module) {
     testing.def(
         "pivot_cells",
         [](const Index& index) {
-            std::vector<int64_t> ids, counts, sums;
+            std::vector<int64_t> ids, counts, sums, square_sums;
             std::vector<uint8_t> real;
-            std::vector<float> centres, origins, steps, squares;
+            std::vector<float> centres, origins, steps, penalties;
             std::vector<int8_t> means;
             int64_t d = 0;
             index.inspect([&](const Rows& rows, const Source& source) {
@@ -192,17 +192,18 @@ void bind_testing(nb::module_& module) {
                     centres.insert(centres.end(), pivots.centres().row(c), pivots.centres().row(c) + d);
                     origins.insert(origins.end(), pivots.origins().row(c), pivots.origins().row(c) + d);
                     sums.insert(sums.end(), pivots.means().sums(c), pivots.means().sums(c) + d);
+                    square_sums.push_back(pivots.means().square_sum(c));
                     for (int64_t j = 0; j < d; ++j) means.push_back(pivots.means().small(c, j));
                     steps.push_back(pivots.means().step(c));
-                    squares.push_back(pivots.means().square(c));
+                    penalties.push_back(pivots.means().penalty(c));
                 }
             });
             const size_t n = ids.size(), wide = static_cast<size_t>(d);
             return nb::make_tuple(to_array(std::move(ids), {n}), to_array(std::move(real), {n}),
                                   to_array(std::move(counts), {n}), to_array(std::move(centres), {n, wide}),
                                   to_array(std::move(origins), {n, wide}), to_array(std::move(sums), {n, wide}),
-                                  to_array(std::move(means), {n, wide}), to_array(std::move(steps), {n}),
-                                  to_array(std::move(squares), {n}));
+                                  to_array(std::move(square_sums), {n}), to_array(std::move(means), {n, wide}),
+                                  to_array(std::move(steps), {n}), to_array(std::move(penalties), {n}));
         },
         "index"_a, "Everything that is kept of the cells.");
 

@@ -35,6 +35,9 @@ HOMES = {
     "RECORDS_PER_SQUARE": ("sources/pivots/pivots.cpp", "RECORDS_PER_SQUARE", None),
     "ORIGIN_MEMBERS": ("sources/pivots/origins.h", "MEMBERS", None),
     "ROUNDING": ("sources/pivots/candidates.cpp", "ROUNDING", None),
+    "VARIANCE_SHARE": ("sources/pivots/means.cpp", "VARIANCE_SHARE", None),
+    "BEYOND_MEAN": ("sources/pivots/means.cpp", "BEYOND_MEAN", None),
+    "LN2": ("sources/pivots/means.cpp", "LN2", None),
     "DIGEST_LANES": ("digest.h", "LANES", None),
 }
 WORDS = {"UINT8_MAX": "255", "UINT16_MAX": "65535", "uint64_t{1}": "1"}

@@ -11,6 +11,7 @@ import pytest
 
 from lethevec import reference
 from lethevec.reference import constants, pivot_search, pivots, ranking
+from lethevec.reference.scan import doublings
 
 METRICS = ["cosine", "l2", "ip"]
 KEY = reference.default_pivot_key(3)
@@ -183,7 +184,12 @@ def test_cells_hold_what_is_nearest_and_its_mean(metric, refine):
         rotated = members.mean(axis=0) @ matrix
         np.testing.assert_allclose(cells.means[c] * cells.steps[c], rotated, atol=0.51 * cells.steps[c])
         assert np.abs(cells.means[c]).max() == 127
-        assert cells.squares[c] == pytest.approx((rotated**2).sum(), rel=1e-5)
+        variance = ((members - members.mean(axis=0)) ** 2).sum(axis=1).mean()
+        if metric == "ip":
+            best = -1.5 * math.sqrt(2 * constants.LN2 * doublings(float(cells.counts[c])) * variance / 12)
+            assert cells.penalties[c] == pytest.approx(best, rel=1e-3, abs=1e-3)
+        else:
+            assert cells.penalties[c] == pytest.approx((rotated**2).sum() + 0.25 * variance, rel=1e-5)
 
 
 def test_centres_are_pivots_or_means_of_a_sample():
@@ -216,7 +222,7 @@ def test_equal_pivots_share_a_cell_by_id():
     assert made.cells.ids[0] == made.cells.ids.min()
     # A mean of equal vectors is rounded: it is not quite one of them.
     assert made.sizes.max() <= 2.0**-22 * np.linalg.norm(x[0])
-    for empty in (made.cells.origins, made.cells.sums, made.cells.means, made.cells.steps, made.cells.squares):
+    for empty in (made.cells.origins, made.cells.sums, made.cells.means, made.cells.steps, made.cells.penalties):
         assert not empty[1:].any()
 
 
@@ -424,12 +430,42 @@ def test_recall(metric, refine):
 def test_cells_come_by_the_distance_of_their_means():
     made = built(1500, 24)
     q = data(1, 24, seed=7)[0]
-    order = pivot_search.cell_order(made, reference.analysis(made.settings.frame, q)[0, :24])
+    size = np.float32(np.linalg.norm(q))
+    order = pivot_search.cell_order(made, reference.analysis(made.settings.frame, q)[0, :24], size)
     filled = np.flatnonzero(made.cells.counts)
     assert sorted(order.tolist()) == filled.tolist()
-    means = np.stack([searched(made)[made.cells_of == c].mean(axis=0) for c in order])
-    distances = (constants.MEAN_SHARE * means**2 - 2 * means * q).sum(axis=1)
-    assert np.corrcoef(np.argsort(np.argsort(distances)), np.arange(len(order)))[0, 1] > 0.99
+    assert agreement(by_distance(made, order, q), order) > 0.99
+
+
+def by_distance(made, order, q):
+    """What cells are ordered by, written out: the distance to the mean, and a share of the variance."""
+    cells = [searched(made)[made.cells_of == c] for c in order]
+    return [((x.mean(axis=0) - q) ** 2).sum() + constants.VARIANCE_SHARE * x.var(axis=0).sum() for x in cells]
+
+
+def agreement(values, order):
+    return np.corrcoef(np.argsort(np.argsort(values)), np.arange(len(order)))[0, 1]
+
+
+def test_where_all_vectors_point_about_the_same_way_cells_come_by_distance_too():
+    """Whatever vector is added to all records and to the query."""
+    x, ids = data(1500, 24)
+    q = data(1, 24, seed=7)[0]
+    away = np.float32(60.0) * reference.directions(q)
+    made = reference.build_pivots(settings_of(24), ids, x + away)
+    moved = (q + away)[0]
+    v0 = reference.analysis(made.settings.frame, moved[None])[0, :24]
+    order = pivot_search.cell_order(made, v0, np.float32(np.linalg.norm(moved)))
+    assert agreement(by_distance(made, order, moved), order) > 0.95
+
+
+def test_under_ip_a_wide_cell_comes_before_a_narrow_one_with_the_same_mean():
+    mu, counts = np.ones((2, 4), dtype=np.float32), np.array([16, 16])
+    narrow, wide = (np.int64(square * 2**24 * 16) for square in (4.5, 8.0))
+    one, other = pivots.penalties("ip", mu, counts, np.array([narrow, wide]), np.zeros(2, dtype=np.int64)).tolist()
+    assert other < one < 0
+    expected = -1.5 * math.sqrt(2 * math.log(16) * 0.5 / 4)
+    assert one == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("metric", METRICS)

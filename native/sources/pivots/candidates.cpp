@@ -110,7 +110,10 @@ private:
         Wiped<float> coordinates(encoder.bits), scratch(encoder.scratch());
         float* values = coordinates.at(0);
         kernels_.superbit(encoder.frame->view(), query_, 1, {values, nullptr, encoder.bits, nullptr}, scratch.at(0));
-        pivots_.means_.keys(values, ip_ ? 0.0f : 0.75f, keys_);
+        double norm = 0.0;
+        kernels_.norms(query_, d_, 1, &norm);
+        size_ = static_cast<float>(norm);
+        pivots_.means_.keys(values, size_, keys_);
         first_.set(values, d_);
         const int32_t half = first_.view.half;
         const double unit = first_.unit;
@@ -277,15 +280,18 @@ private:
                      planes = static_cast<double>(pivots_.settings_.encoder->weights.size());
         const auto reach =
             static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * std::sqrt((PI / 2.0 - 1.0) / d) * plan_.errors);
-        const auto lift = static_cast<float>(SECOND_ERRORS * (std::pow(0.6, planes) / std::sqrt(d)) * plan_.errors);
-        double norm = 0.0;
-        kernels_.norms(query_, d_, 1, &norm);
-        const auto size = static_cast<float>(norm);
-        const float rounding = ROUNDING * (size * size);
+        const double second_error = std::pow(0.6, planes) / std::sqrt(d);
+        const double first_step = first_.unit * pivots_.settings_.encoder->weights[0] * std::sqrt(d),
+                     later_step = tail_.unit * std::sqrt((planes - 1.0) * d);
+        const auto whole = static_cast<float>((first_step * first_step + later_step * later_step) / 12.0);
+        const auto square = static_cast<float>(second_error * second_error);
+        const auto lift = static_cast<float>(SECOND_ERRORS * plan_.errors);
+        const float rounding = ROUNDING * (size_ * size_);
         for (size_t g = 0; g < bases_.size(); ++g) {
-            const float far = ip_ ? size : std::sqrt(bases_[g] + rounding);
+            const float far = ip_ ? size_ : std::sqrt(bases_[g] + rounding);
             limits_[g] = {reach * far - middle_, bases_[g] - limit_};
-            lifts_[g] = lift * far;
+            const float away = ip_ ? size_ * size_ : std::max(bases_[g], 0.0f);
+            lifts_[g] = lift * std::sqrt(square * away + whole);
         }
     }
 
@@ -312,7 +318,7 @@ private:
     float* keys_;  // of every cell
     FirstWeights first_;
     TailWeights tail_;
-    float middle_ = 0.0f;
+    float middle_ = 0.0f, size_ = 0.0f;  // half of the query's whole weights in distances; its norm
     CellTails tails_{};
     float limit_ = 0.0f;
     Kept best_{cells_, arena_};  // of the first cells

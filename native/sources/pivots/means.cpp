@@ -5,6 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
+#include "sources/doublings.h"
 
 namespace lethevec {
 
@@ -14,6 +15,7 @@ constexpr int FRACTION = 24;  // bits of a sum after the pivot's largest
 constexpr double LARGEST = 2147483648.0;
 constexpr double ROUND = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers, half to even
 constexpr int32_t SHIFT = 64;                 // makes the query's numbers positive
+constexpr double VARIANCE_SHARE = 0.25, BEYOND_MEAN = 1.5, LN2 = 0.6931471805599453;  // see the spec
 
 int64_t blocks_for(int64_t n) { return (n + MEANS - 1) / MEANS; }
 
@@ -22,16 +24,18 @@ int64_t blocks_for(int64_t n) { return (n + MEANS - 1) / MEANS; }
 void Means::append(double norm) {
     const int64_t c = size();
     sums_.reserve(c + 1);
+    square_sums_.reserve(c + 1);
     small_.reserve(blocks_for(c + 1));
     shifts_.reserve(c + 1);
     steps_.reserve(c + 1);
-    squares_.reserve(c + 1);
+    penalties_.reserve(c + 1);
     exponents_.resize(c + 1);
     sums_.resize(c + 1);
+    square_sums_.resize(c + 1);
     small_.resize(blocks_for(c + 1));
     shifts_.resize(c + 1);
     steps_.resize(c + 1);
-    squares_.resize(c + 1);
+    penalties_.resize(c + 1);
     int exponent = 0;
     if (static_cast<float>(norm) > 0.0f) std::frexp(static_cast<float>(norm), &exponent);
     exponents_[c] = exponent;
@@ -45,10 +49,11 @@ void Means::remove(int64_t c) {
         from[place(last, j)] = 0;
     }
     sums_.remove(c);
+    square_sums_.remove(c);
     exponents_.remove(c);
     shifts_.remove(c);
     steps_.remove(c);
-    squares_.remove(c);
+    penalties_.remove(c);
     small_.resize(blocks_for(last));
 }
 
@@ -59,6 +64,14 @@ void Means::add_units(int64_t c, const float* z, int64_t sign, int64_t* sum) con
         const double rounded = (std::min(std::max(units, -LARGEST), LARGEST) + ROUND) - ROUND;
         sum[j] += sign * static_cast<int64_t>(rounded);
     }
+}
+
+void Means::take(int64_t c, const float* z, int64_t sign) {
+    add_units(c, z, sign, sums_.at(c));
+    double norm = 0.0;
+    active().norms(z, d_, 1, &norm);
+    const double units = norm * norm * std::ldexp(1.0, FRACTION - 2 * exponents_[c]);
+    square_sums_[c] += sign * static_cast<int64_t>((std::min(units, LARGEST) + ROUND) - ROUND);
 }
 
 void Means::mean_of(int64_t c, const int64_t* sum, int64_t count, float* out) const {
@@ -88,10 +101,16 @@ void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch
     }
     shifts_[c] = SHIFT * total;
     steps_[c] = static_cast<float>(top / 127.0);
-    squares_[c] = static_cast<float>(norm * norm);
+    const double square = norm * norm, members = static_cast<double>(std::max<int64_t>(1, count));
+    const double mean_square =
+        static_cast<double>(square_sums_[c]) / members * std::ldexp(1.0, 2 * exponents_[c] - FRACTION);
+    const double variance = std::max(0.0, mean_square - square);
+    const double beyond = 2.0 * LN2 * doublings(members) * variance / static_cast<double>(d_);
+    penalties_[c] =
+        static_cast<float>(ip_ ? 0.0 - BEYOND_MEAN * std::sqrt(beyond) : square + VARIANCE_SHARE * variance);
 }
 
-void Means::keys(const float* values, float share, float* keys) const {
+void Means::keys(const float* values, float norm, float* keys) const {
     const int64_t fours = groups(d_);
     Wiped<uint8_t> query(4 * fours);
     std::fill_n(query.at(0), 4 * fours, static_cast<uint8_t>(SHIFT));
@@ -104,21 +123,24 @@ void Means::keys(const float* values, float share, float* keys) const {
         *query.at(j) = static_cast<uint8_t>(SHIFT + ((*whole.at(j) ^ negative) - negative));
     }
     const auto step = static_cast<float>(top / 63.0);
-    active().mean_keys({query.at(0), fours, share > 0.0f ? 2.0f * step : step, share},
-                       {small_.at(0), shifts_.at(0), steps_.at(0), squares_.at(0), size()}, keys);
+    // To the kernel a penalty is a square, and its weight the share of it that counts.
+    active().mean_keys({query.at(0), fours, ip_ ? step : 2.0f * step, ip_ ? norm : 1.0f},
+                       {small_.at(0), shifts_.at(0), steps_.at(0), penalties_.at(0), size()}, keys);
 }
 
 int64_t Means::bytes() const {
-    return sums_.bytes() + exponents_.bytes() + small_.bytes() + shifts_.bytes() + steps_.bytes() + squares_.bytes();
+    return sums_.bytes() + exponents_.bytes() + small_.bytes() + shifts_.bytes() + steps_.bytes() + penalties_.bytes() +
+           square_sums_.bytes();
 }
 
 void Means::raw_memory(std::vector<uint8_t>& all) const {
     sums_.raw_memory(all);
+    square_sums_.raw_memory(all);
     exponents_.raw_memory(all);
     small_.raw_memory(all);
     shifts_.raw_memory(all);
     steps_.raw_memory(all);
-    squares_.raw_memory(all);
+    penalties_.raw_memory(all);
 }
 
 }  // namespace lethevec

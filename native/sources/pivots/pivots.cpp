@@ -46,9 +46,9 @@ Pivots::Pivots(const PivotSettings& settings)
       shape_{settings.encoder->bits, settings.encoder->dim, CellShape::shift_for(settings.cell_size)},
       centres_(d_),
       origins_(d_, settings.encoder->bits),
-      means_(d_),
+      means_(d_, settings.metric),
       cells_(shape_),
-      samples_(settings.refine ? std::make_unique<Samples>(d_) : nullptr),
+      samples_(settings.refine ? std::make_unique<Samples>(d_, settings.metric) : nullptr),
       scratch_(static_cast<size_t>(Means::scratch(*settings.encoder->frame))),
       own_(d_, *settings.encoder) {
     append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);

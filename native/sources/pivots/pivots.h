@@ -158,7 +158,7 @@ private:
     };
     // Refined centres: positions of the pivots, numbered as the cells are, and sums over each and its sampled records.
     struct Samples {
-        explicit Samples(int64_t d) : pivots(d), sums(d), counts(1) {}
+        Samples(int64_t d, Metric metric) : pivots(d), sums(d, metric), counts(1) {}
         Centres pivots;
         Means sums;
         Growing<int64_t> counts;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "sources/doublings.h"
+
 namespace lethevec {
 
 // So many records: a part of all, so many for each of the k neighbours, and a number.
@@ -25,13 +27,6 @@ struct ScanPlan {
     double most;        // and where many records go on
     double further;     // errors that are allowed for beyond that
 };
-
-// The logarithm to base 2 where it is a whole number, and straight between these: the same on every machine.
-inline double doublings(double effort) {
-    int exponent = 0;
-    const double part = std::frexp(effort, &exponent);
-    return static_cast<double>(exponent - 1) + (2.0 * part - 1.0);
-}
 
 inline ScanPlan plan_scan(int64_t k, double effort) {
     const double rows = std::ceil(SCAN_ROWS.count(0.0, static_cast<double>(k)));

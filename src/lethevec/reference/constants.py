@@ -159,10 +159,15 @@ MOST_UNITS = 2.0**31
 #: Means are compared with queries in whole numbers up to these.
 MEAN_WEIGHT = 127.0
 QUERY_WEIGHT = 63.0
-#: How much of |mean|^2 counts where cells are put in order. 1 orders them by the distance to the mean; 0, where all
-#: members have one length, by the mean distance to members. Fewest rows have to be looked at between the two: 0.6 to
-#: 0.75 on GloVe and on SIFT.
-MEAN_SHARE = 0.75
+#: How much of the variance of a cell, the mean square of the members' distances to their mean, counts where cells are
+#: put in order. 0 orders them by the distance to the mean, 1 by the mean square of the distances to members. Fewest
+#: rows have to be looked at between the two: 0.25 to 0.4 on GloVe and on SIFT, up to 0.25 on patches of photographs.
+VARIANCE_SHARE = 0.25
+#: The natural logarithm of 2: so much a doubling adds to natural logarithms.
+LN2 = 0.6931471805599453
+#: Under ip, how far beyond its mean the best member of a cell is taken to be, as a multiple of what is expected of the
+#: largest of so many normal deviates: each of them has the variance of the cell divided by its dimensions.
+BEYOND_MEAN = 1.5
 #: Cells to visit at effort 1 unless a number is given: so many times the root of the number of cells, and not fewer
 #: than a few.
 LEAST_CELLS, CELLS_PER_ROOT = 8.0, 5.0

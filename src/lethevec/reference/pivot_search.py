@@ -1,6 +1,7 @@
 """A search with pivots, in NumPy: which cells are visited, which of their rows each stage keeps, and the answer.
 
-    cells          by their rounded means: 2 <q, mean> - 0.75 |mean|^2, largest first (ip: <q, mean>), then by id
+    cells          by their rounded means: 2 <q, mean> - |mean|^2 - variance/4, largest first, then by id (ip: by how
+                   large <q, x> may be for the best member x)
     D              how far the k-th neighbour is at most, about: by the codes of the best rows of the first few cells
     first stage    a distance from the first plane and whole weights; rows that may lie within D go on
     second stage   a distance from that and the later planes; likewise
@@ -32,7 +33,6 @@ from .constants import (
     LEAST_CELLS,
     LIMIT_ROWS,
     LIMIT_ROWS_PER_K,
-    MEAN_SHARE,
     QUERY_WEIGHT,
     ROUNDING,
     SECOND_ERRORS,
@@ -93,8 +93,9 @@ def _eighth_root(number: float) -> float:
 # --- Which cells -----------------------------------------------------------------------------------------------------
 
 
-def cell_order(pivots: Pivots, v0: F32) -> I64:
-    """Positions of the cells that are not empty, best first, for the first d rotated coordinates of a query."""
+def cell_order(pivots: Pivots, v0: F32, size_of_q: np.float32) -> I64:
+    """Positions of the cells that are not empty, best first, for the first d rotated coordinates of a query and its
+    norm."""
     cells = pivots.cells
     size = np.abs(v0.astype(np.float64))
     top = float(size.max())
@@ -102,9 +103,9 @@ def cell_order(pivots: Pivots, v0: F32) -> I64:
     step = np.float32(top / QUERY_WEIGHT)
     products = (cells.means.astype(np.int64) * whole.astype(np.int64)).sum(axis=1).astype(np.float32)
     if pivots.settings.metric == "ip":
-        keys = step * cells.steps * products
+        keys = step * cells.steps * products - size_of_q * cells.penalties
     else:
-        keys = np.float32(2) * step * cells.steps * products - np.float32(MEAN_SHARE) * cells.squares
+        keys = np.float32(2) * step * cells.steps * products - cells.penalties
     filled = np.flatnonzero(cells.counts > 0)
     return filled[np.lexsort((cells.ids[filled], -keys[filled]))]
 
@@ -141,7 +142,8 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
 
     q = directions(query) if settings.metric == "cosine" else query
     v = superbit(frame, q, frame.m * frame.d)[0]
-    order = cell_order(pivots, v[: frame.d])
+    size = np.float32(norms(q)[0])
+    order = cell_order(pivots, v[: frame.d], size)
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
     first = min(len(order), int(np.searchsorted(seen, plan.first)) + 1)
     order = order[: max(first, plan.probed, math.ceil(min(first * plan.per_first, len(order))))]
@@ -151,12 +153,11 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     groups = place[pivots.cells_of[rows]]
 
     # <y, r> is estimated for y = q - origin, or q under ip, where `far` is |y|.
-    origins, size = cells.origins[order], np.float32(norms(q)[0])
+    origins = cells.origins[order]
     bases = -dot(q, origins) if ip else squared_distance(q, origins)
     far = np.full(len(order), size) if ip else np.sqrt(bases + np.float32(ROUNDING) * (size * size))
     first_error, second_error = usual_errors(frame.d, frame.m)
     reach = np.float32((1.0 if ip else 2.0) * FIRST_ERRORS * first_error * plan.errors) * far
-    lift = np.float32(SECOND_ERRORS * second_error * plan.errors) * far
 
     weights = first_weights(v[: frame.d])
     gain = np.float32((1.0 if ip else 2.0) * weights.unit / mean_alignment(frame.d))
@@ -171,6 +172,16 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     tail = tail_weights((v * np.repeat(c, frame.d))[frame.d :])
     start = agreement.astype(np.float32) * np.float32(weights.unit * float(c[0]))
     rest = tail.agreement(pivots.bits[rows, frame.d :]).astype(np.float32) * np.float32(tail.unit)
+
+    # Whole weights are not quite those of the query, and this error does not get smaller with more planes.
+    steps = (
+        weights.unit * float(c[0]) * math.sqrt(float(frame.d)),
+        tail.unit * math.sqrt(float((frame.m - 1) * frame.d)),
+    )
+    rounding = np.float32((steps[0] * steps[0] + steps[1] * steps[1]) / 12.0)
+    away = size * size if ip else np.maximum(bases, np.float32(0))
+    spread = np.sqrt(np.float32(second_error * second_error) * away + rounding)
+    lift = np.full(len(order), np.float32(SECOND_ERRORS * plan.errors)) * spread
 
     def distance(lifts: F32) -> F32:
         """By all planes."""

@@ -13,6 +13,7 @@ function of the settings and the records:
               mean of all members does, so that residuals are short; but few changes move it, after which the members
               have to be coded again
     mean      of all members of a cell, kept as sums of whole numbers, which add and subtract exactly in any order
+    variance  the mean square of the members' distances to their mean: one more such sum, of squared norms
     void      where there is no pivot at all: one cell around zero that holds everything
 
 A record is kept as the progressive code b of its residual r = z - origin, and as four numbers that turn sums over the
@@ -36,7 +37,9 @@ import numpy.typing as npt
 
 from .codes import Bools, pack, unpack_bits
 from .constants import (
+    BEYOND_MEAN,
     LEAST_CELL,
+    LN2,
     MEAN_WEIGHT,
     MOST_UNITS,
     ORIGIN_MEMBERS,
@@ -45,11 +48,13 @@ from .constants import (
     SAMPLE_TAG,
     STREAM_PIVOTS,
     UNIT_BITS,
+    VARIANCE_SHARE,
 )
 from .families import alignment, plane_weights, progressive, superbit
 from .generator import words
 from .ranking import I64, Records
 from .rotations import Frame
+from .scan import doublings
 from .vectors import F32, directions, lane_sum, norms, squared_distance
 
 U64 = npt.NDArray[np.uint64]
@@ -159,6 +164,12 @@ def in_units(z: F32, E: int) -> I64:
     return np.clip(np.rint(z.astype(np.float64) * 2.0 ** (UNIT_BITS - E)), -MOST_UNITS, MOST_UNITS).astype(np.int64)
 
 
+def squares_in_units(z: F32, E: int) -> I64:
+    """The squared norm of each row in units of 2^(2E-24), rounded half to even."""
+    size = norms(z)
+    return np.minimum(np.rint((size * size) * 2.0 ** (UNIT_BITS - 2 * E)), MOST_UNITS).astype(np.int64)
+
+
 def exact_mean(sums: I64, count: int, E: int) -> F32:
     """From sums of whole numbers (d,) back to a vector; zero where there is nothing to take a mean of."""
     if count == 0:
@@ -173,7 +184,8 @@ def exact_mean(sums: I64, count: int, E: int) -> F32:
 class PivotCells:
     """The cells, by ascending id of the pivot; the void is not real and has the id 0.
 
-    `means` are the rotated means in whole numbers, in units of `steps`; `squares` their squared norms before rounding.
+    `means` are the rotated means in whole numbers, in units of `steps`; `square_sums` the sums of the members' squared
+    norms in whole numbers. `penalties` are what speaks against a cell whatever the query is.
     """
 
     ids: I64
@@ -182,9 +194,10 @@ class PivotCells:
     centres: F32
     origins: F32
     sums: I64
+    square_sums: I64
     means: I8
     steps: F32
-    squares: F32
+    penalties: F32
 
 
 @dataclass(frozen=True)
@@ -227,10 +240,12 @@ def build_pivots(settings: PivotSettings, ids: I64, x: F32) -> Pivots:
     real = np.full(len(cell_ids), len(pivots) > 0)
     counts = np.bincount(cells_of, minlength=len(cell_ids)).astype(np.int64)
     sums = np.stack([in_units(z[cells_of == c], int(E)).sum(axis=0) for c, E in enumerate(cell_exponents)])
+    square_sums = np.array([squares_in_units(z[cells_of == c], int(E)).sum() for c, E in enumerate(cell_exponents)])
     means = [exact_mean(s, int(n), int(E)) for s, n, E in zip(sums, counts, cell_exponents, strict=True)]
-    rounded = rounded_means(superbit(settings.frame, np.stack(means), x.shape[1]))
+    rotated = superbit(settings.frame, np.stack(means), x.shape[1])
+    against = penalties(settings.metric, rotated, counts, square_sums, cell_exponents)
     origins = _origins(settings, ids, z, cells_of, cell_exponents)
-    cells = PivotCells(cell_ids, real, counts, centres, origins, sums, *rounded)
+    cells = PivotCells(cell_ids, real, counts, centres, origins, sums, square_sums, *rounded_means(rotated), against)
     return _with_residuals(settings, cells, cells_of, ids, x, z)
 
 
@@ -267,13 +282,33 @@ def _origins(settings: PivotSettings, ids: I64, z: F32, cells_of: I64, cell_expo
     return np.stack(origins)
 
 
-def rounded_means(mu: F32) -> tuple[I8, F32, F32]:
-    """Rotated means (C, d) in whole numbers up to 127, what one of these is worth, and |mu|^2."""
+def rounded_means(mu: F32) -> tuple[I8, F32]:
+    """Rotated means (C, d) in whole numbers up to 127, and what one of these is worth."""
     top = np.abs(mu.astype(np.float64)).max(axis=1)
     scale = np.divide(MEAN_WEIGHT, top, out=np.zeros_like(top), where=top > 0)
     whole = (np.sign(mu) * np.floor(np.abs(mu.astype(np.float64)) * scale[:, None] + 0.5)).astype(np.int8)
+    return whole, (top / MEAN_WEIGHT).astype(np.float32)
+
+
+def penalties(metric: str, mu: F32, counts: I64, square_sums: I64, cell_exponents: I64) -> F32:
+    """What is taken off 2 <q, mu> to put cells in order: |mu|^2 and a share of the variance. Moving all records and
+    the query by one vector changes no order.
+
+    Under ip it is for each |q|, and taken off <q, mu>. It is negative: members lie beyond the mean, the best of many
+    farther than the best of few. They are taken to be spread evenly over all dimensions.
+    """
     size = norms(mu)
-    return whole, (top / MEAN_WEIGHT).astype(np.float32), (size * size).astype(np.float32)
+    made = []
+    squares = (size * size).tolist()
+    for square, count, total, E in zip(squares, counts.tolist(), square_sums.tolist(), cell_exponents, strict=True):
+        mean_square = float(total) / float(max(1, count)) * 2.0 ** (2 * int(E) - UNIT_BITS)
+        variance = max(0.0, mean_square - square)
+        if metric == "ip":
+            beyond = 2.0 * LN2 * doublings(float(max(1, count))) * variance / mu.shape[1]
+            made.append(0.0 - BEYOND_MEAN * math.sqrt(beyond))  # never -0.0
+        else:
+            made.append(square + VARIANCE_SHARE * variance)
+    return np.array(made, dtype=np.float32)
 
 
 # --- Records in their cells ------------------------------------------------------------------------------------------

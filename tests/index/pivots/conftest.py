@@ -63,9 +63,10 @@ class Spec:
             cells.centres,
             cells.origins,
             cells.sums,
+            cells.square_sums,
             cells.means,
             cells.steps,
-            cells.squares,
+            cells.penalties,
         )
         numbers = (made.sizes, made.offsets, made.scales, made.biases, made.records.codes)
         return state_of(shown, (self.ids, made.cells_of, *numbers))

