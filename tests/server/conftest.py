@@ -28,7 +28,9 @@ class Running:
         self._socket = listen(settings)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = uvicorn.Server(configuration(make_app(self.core), settings))
+        front = make_app(self.core)
+        self.known = front.known
+        self._server = uvicorn.Server(configuration(front, settings))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
         self._thread.start()
         end = time.monotonic() + 20

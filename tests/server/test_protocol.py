@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -181,6 +182,26 @@ def test_while_a_write_goes_on_it_goes_the_usual_way(server, warm, monkeypatch):
     assert at_once(server) == before
 
 
+def test_searches_that_take_long_hold_nobody_up(server, warm, monkeypatch):
+    where = []
+    collection = server.core.db.collection("books")
+    search = type(collection).search
+
+    def slow(self, *given, **options):
+        where.append(threading.current_thread().name.startswith("read"))
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        return search(self, *given, **options)
+
+    monkeypatch.setattr(type(collection), "search", slow)
+    monkeypatch.setattr("lethevec.server.core._LET_BE", 1e6)  # until the test is over, however busy the machine is
+    for _ in range(3):
+        warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
+        assert warm.answer()[2] == {"ids": [[1]], "distances": [[1.0]]}
+    assert where == [False, True, True]  # the first one was not known to take long
+
+
 def test_a_caller_that_closes_or_speaks_an_older_language(server, warm):
     warm.send(request(SEARCH, {"vector": [0, 0], "k": 1}, "connection: close"))
     status, headers, _ = warm.answer()
@@ -220,7 +241,7 @@ def test_a_dropped_collection_is_gone_at_once(server, warm):
 def test_idle_connections_are_closed(start):
     server = start()
     fill(server)
-    server._server.config.timeout_keep_alive = 0.5
+    server.core.guard.keep_alive = 0.5
     caller = Caller(server)
     begin = time.monotonic()
     for _ in range(6):  # each within the time, together longer

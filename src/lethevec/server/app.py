@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from .api import OPERATIONS
-from .calls import Answer, Endpoint, Operation, cors_headers
+from .calls import Endpoint, Operation, cors_headers
 from .core import Core
 from .problems import Problem
 from .protocol import Known
@@ -18,6 +18,7 @@ from .protocol import Known
 __all__ = ["Front", "make_app"]
 
 _MAX_KNOWN = 1000  # URLs of searches that are kept
+_MAX_URL = 300  # bytes of one that is
 
 
 def make_app(core: Core) -> Front:
@@ -97,6 +98,8 @@ class Front:
         # Without the two layers that Starlette puts around it: an endpoint answers whatever happens.
         self._router = app.router
         self.known: Known = {}
+        self.guard = core.guard
+        self.logs = core.logs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request, and remember where a search went."""
@@ -113,7 +116,8 @@ class Front:
                 self.known.clear()
             query: bytes = scope["query_string"]
             url = scope["raw_path"] + (b"?" + query if query else b"")
-            self.known[url] = methods.at_once, scope["path_params"].copy(), query
+            if len(url) <= _MAX_URL:
+                self.known[url] = methods.at_once, scope["path_params"].copy(), query
 
     async def _preflight(self, scope: Scope, send: Send) -> None:
         origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
@@ -130,13 +134,6 @@ class Front:
 
 async def refuse(problem: Problem, send: Send) -> None:
     """Answer a request that reached no operation."""
-    body = Answer(problem.body()).body()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-content-type-options", b"nosniff"),
-        (b"cache-control", b"no-store"),
-        *problem.headers,
-    ]
+    headers, body = problem.alone()
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

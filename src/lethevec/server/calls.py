@@ -42,6 +42,7 @@ _HSTS = (b"strict-transport-security", b"max-age=31536000")
 _PLAIN = {kind.encode(): kind for kind in ("application/json", "application/octet-stream", "")}
 LATE = "the request is late"
 _STEP = 1 << 20  # bytes of a body of unknown length that are reserved at a time
+_SLOWEST = 64 << 10  # bytes a second of a body; one that comes more slowly is late after a while
 
 
 @dataclass
@@ -156,7 +157,8 @@ class Call:
             if size > limit:
                 raise _too_long(limit)
             await self._reserve(size)
-        message = await self._next()
+        begin = time.monotonic()
+        message = await self._next(begin)
         data: bytes = message.get("body", b"")
         if len(data) > limit:
             raise _too_long(limit)
@@ -165,7 +167,7 @@ class Call:
         parts = [data]
         size = len(data)
         while message.get("more_body", False):
-            message = await self._next()
+            message = await self._next(begin + size / _SLOWEST)
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > limit:
@@ -179,7 +181,7 @@ class Call:
         await self._reserve(_STEP)
         more = True
         while more:
-            message = await self._next()
+            message = await self._next(time.monotonic())
             more = message.get("more_body", False)
             if message.get("body"):
                 yield message["body"]
@@ -189,12 +191,15 @@ class Call:
             await self.core.bodies.take(size)
             self.reserved += size
 
-    async def _next(self) -> Any:
-        """The next part of the body. A timer for each would cost as much as a search: `Core` looks who is late."""
+    async def _next(self, since: float) -> Any:
+        """The next part of the body, awaited since then at the most.
+
+        A timer for each would cost as much as a search: `Core` looks who is late.
+        """
         task = asyncio.current_task()
         assert task is not None
         reading = self.core.reading
-        reading[task] = time.monotonic()
+        reading[task] = min(since, time.monotonic())
         try:
             message = await self._receive()
         except asyncio.CancelledError as error:

@@ -1,7 +1,8 @@
 """What the requests of one process share: collections, keys, limits, logs; and the work between requests.
 
 SQLite and the index block, so calls that may take long run in threads. A search of few queries takes less time than
-handing it to a thread, so it runs at once, unless a write to the same collection is going on and would make it wait.
+handing it to a thread, so it runs at once, unless a write to the same collection is going on and would make it wait, or
+searches of that collection were found to take long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lethevec.errors import ErasureIncompleteError, LethevecError
 from .audit import AuditLog, Signer
 from .bodies import clear_stack
 from .calls import LATE, Answer, Call
+from .connections import Guard
 from .keys import Door, KeyFile
 from .limits import Budget, Rates
 from .logs import Logs
@@ -39,6 +41,8 @@ __all__ = ["Core"]
 T = TypeVar("T")
 _BEAT = 0.5  # seconds between two rounds of the work that nobody waits for
 _READERS = 8  # threads for reads that take long
+_LONG = 0.005  # seconds of CPU for which a read may hold up the others
+_LET_BE = 20  # times as long as a read has held them up, reads of its collection go to threads
 
 
 def _connect(settings: Settings, *, read_only: bool) -> Any:
@@ -82,12 +86,14 @@ class Core:
         self.rates = Rates(rate, max(1, settings.burst // max(1, settings.workers)))
         self.requests = Budget(settings.max_in_flight, settings.max_wait, "requests")
         self.bodies = Budget(settings.max_bodies, settings.max_wait, "bytes of requests")
+        self.guard = Guard(settings.timeout, settings.max_connections)
         self.reading: dict[asyncio.Task[Any], float] = {}  # requests whose body is awaited, and since when
         self.stopping = False
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
         self._writers = ThreadPoolExecutor(4, thread_name_prefix="write")
         self._handles: dict[str, Any] = {}  # the catalog is a file; asking it takes longer than a small search
         self._writing: Counter[str | None] = Counter()
+        self._slow: dict[str | None, float] = {}  # collections whose reads take long, and until when they go to threads
         self._erasing = threading.RLock()
         self._expired_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -107,9 +113,9 @@ class Core:
             raise Problem(404, "collection", "expected a collection that is there") from None
 
     async def read(self, collection: str | None, function: Callable[[], T], *, short: bool = False) -> T:
-        """Do something that changes nothing; `short`: at once if no write is in its way."""
-        if short and not self.writing(collection):
-            return function()
+        """Do something that changes nothing; `short`: at once, if that holds up nobody."""
+        if short and self.can_at_once(collection):
+            return self.at_once(collection, function)
         future = asyncio.get_running_loop().run_in_executor(self._readers, function)
         try:
             return await asyncio.wait_for(future, self.settings.timeout)
@@ -120,6 +126,25 @@ class Core:
         """Whether a write is going on that a read would have to wait for."""
         writing = self._writing
         return bool(writing) and bool(writing.get(collection) or writing.get(None))
+
+    def can_at_once(self, collection: str | None) -> bool:
+        """Whether a short read may be done without a thread: it need not wait, and the others need not wait long."""
+        if self.writing(collection):
+            return False
+        slow = self._slow
+        return not slow or slow.get(collection, 0.0) < time.monotonic()
+
+    def at_once(self, collection: str | None, function: Callable[[], T]) -> T:
+        """Do a short read without a thread. If it has taken long, the next ones will go to threads for a while.
+
+        Long in CPU: on a busy machine a read may wait for its turn, and a thread would wait as well.
+        """
+        begin = time.thread_time()
+        done = function()
+        taken = time.thread_time() - begin
+        if taken > _LONG:
+            self._slow[collection] = time.monotonic() + taken * _LET_BE
+        return done
 
     async def write(self, collection: str | None, function: Callable[[], T]) -> T:
         """Do something that changes records. It is never abandoned: the answer says what has happened."""
@@ -162,6 +187,8 @@ class Core:
     def changed(self) -> None:
         """Collections were dropped or have other names: look again."""
         self._handles = {}
+        now = time.monotonic()
+        self._slow = {name: until for name, until in self._slow.items() if until > now}
 
     def _refresh(self) -> None:
         self.changed()
@@ -179,7 +206,7 @@ class Core:
             for name in self.db.collections():
                 with suppress(LethevecError):
                     records[name] = len(self.db.collection(name))
-        return self.metrics.text(records)
+        return self.metrics.text(records, self.guard.refused)
 
     async def erased(self) -> None:
         """After an erasure, before its answer: no other process holds the records any more."""

@@ -5,6 +5,7 @@ Lines are gathered and written a few times a second: a system call for each requ
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -60,6 +61,13 @@ class Logs:
         where = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
         self.event("error", route=route, error=type(error).__name__, where=where)
 
+    def take_over(self, name: str) -> None:
+        """Write what a library logs as lines of ours: it would write whole errors, which may name a person."""
+        logger = logging.getLogger(name)
+        logger.handlers = [_Records(self, name)]
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)  # its warnings are about what callers send, which the metrics count
+
     def _write(self, line: dict[str, Any]) -> None:
         data = orjson.dumps(line) + b"\n"
         with self._lock:
@@ -78,3 +86,19 @@ class Logs:
                 data = data[os.write(self._descriptor, data) :]
         except OSError:
             pass
+
+
+class _Records(logging.Handler):
+    """Records of a library's log."""
+
+    def __init__(self, logs: Logs, name: str) -> None:
+        super().__init__()
+        self._logs = logs
+        self._name = name
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else record.exc_info
+        if isinstance(error, BaseException):
+            self._logs.failure(error, self._name)
+        else:
+            self._logs.event("error", route=self._name, error=str(record.msg)[-500:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -77,6 +77,12 @@ class Metrics:
         self.pending = self._gauge("lethevec_pending_erasures", "Erasures that wait to complete.")
         self.in_flight = self._gauge("lethevec_requests_in_flight", "Requests being worked on.")
         self.body_bytes = self._gauge("lethevec_request_bytes_in_flight", "Bytes of those.")
+        self._cut_off = Gauge(
+            "lethevec_connections_cut_off",
+            "Connections ended by the server, by reason.",
+            ["process", "reason"],
+            registry=self._registry,
+        )
         self.erased = self._counter("lethevec_erased_records", "Records forgotten.")
         self.expired = self._counter("lethevec_expired_records", "Records erased because they were due.")
 
@@ -92,8 +98,10 @@ class Metrics:
             collection = None  # it may be any text
         self._latencies.observe(route, collection, status, seconds)
 
-    def text(self, records: dict[str, int]) -> bytes:
-        """What a scrape gets, with the number of records in each collection."""
+    def text(self, records: dict[str, int], cut_off: Mapping[str, int]) -> bytes:
+        """What a scrape gets, with the records of each collection and the connections that were cut off."""
+        for reason, count in cut_off.items():
+            self._cut_off.labels(self._process, reason).set(count)
         self._records.clear()
         for name, count in records.items():
             self._records.labels(self._process, name).set(count)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import orjson
+
 from lethevec import errors
 
 __all__ = ["Problem", "problem_of"]
@@ -43,6 +45,18 @@ class Problem(Exception):  # noqa: N818 (it becomes an answer; nothing failed)
         if self.at is not None:
             inside["at"] = self.at
         return {"error": inside}
+
+    def alone(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Headers and body for a request that reached no operation."""
+        body = orjson.dumps(self.body())
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-content-type-options", b"nosniff"),
+            (b"cache-control", b"no-store"),
+            *self.headers,
+        ]
+        return headers, body
 
 
 #: The first that fits counts, so the narrower ones come first.

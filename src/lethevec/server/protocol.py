@@ -11,42 +11,46 @@ they are.
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from .bodies import wipe_bytes
+from .connections import Guard, GuardedProtocol
 
 if TYPE_CHECKING:
     from .calls import Endpoint
 
 __all__ = ["Known", "protocol_of"]
 
+_IN_ROW = 16  # requests that one connection may have answered at once before others have their turn
+
 #: URLs that were routed, with the endpoint, the parameters of the path, and the query string.
 Known = dict[bytes, tuple["Endpoint", dict[str, str], bytes]]
 
 
-def protocol_of(known: Known) -> type[HttpToolsProtocol]:
+def protocol_of(known: Known, guard: Guard) -> type[GuardedProtocol]:
     """The protocol of a server whose router fills `known`."""
-    return type("Protocol", (_Protocol,), {"_known": known})
+    return type("Protocol", (_Protocol,), {"_known": known, "guard": guard})
 
 
-class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
+class _Protocol(GuardedProtocol):
     """One connection."""
 
     _known: ClassVar[Known] = {}
     _defaults: ClassVar[tuple[Any, bytes]] = (None, b"")
     _found: tuple[Endpoint, dict[str, str], bytes] | None = None  # of the request that is arriving
     _body = b""
-    _last = 0.0  # when a request was last answered at once
-    _idle: TimerHandle | None = None
+    _in_row = 0  # requests of what was just read that were answered at once
 
     def data_received(self, data: bytes) -> None:
         """Bytes of requests. One that is not whole now is handed over: the rest may be long in coming."""
+        self._in_row = 0
         super().data_received(data)
         if self._found is not None:
-            self._hand_over(whole=False)
+            if self.transport.is_closing():  # what followed was not HTTP
+                wipe_bytes(self._body)
+                self._body, self._found = b"", None
+            else:
+                self._hand_over(whole=False)
         wipe_bytes(data)
 
     def on_message_begin(self) -> None:
@@ -54,12 +58,14 @@ class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.expect_100_continue = False
+        self._size, self._in_head, self._long = 0, True, False
 
     def on_headers_complete(self) -> None:
         """The head of a request is there: choose its way."""
         found = self._known.get(self.url)
         if found is not None and self._is_plain():
             self._found = found
+            self._moved, self._in_head = True, False
             return
         self._begin()
 
@@ -67,6 +73,7 @@ class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
         cycle, parser = self.cycle, self.parser
         return (
             (cycle is None or cycle.response_complete)
+            and self._in_row < _IN_ROW
             and parser.get_method() == b"POST"
             and parser.should_keep_alive()
             and not parser.should_upgrade()
@@ -122,9 +129,8 @@ class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
         self._body, self._found = b"", None
         self.transport.write(answer)
         self.server_state.total_requests += 1
-        self._last = self.loop.time()
-        if self._idle is None:
-            self._idle = self.loop.call_later(self.timeout_keep_alive, self._look_idle)
+        self._in_row += 1
+        self.answered()
 
     def _default_lines(self) -> bytes:
         """The lines that uvicorn puts into every answer: the date, which it makes again each second."""
@@ -134,22 +140,8 @@ class _Protocol(HttpToolsProtocol):  # type: ignore[misc]
             cls._defaults = headers, b"".join(b"%s: %s\r\n" % header for header in headers)
         return cls._defaults[1]
 
-    def _look_idle(self) -> None:
-        """Close a connection on which nothing happens. One timer for all its requests, not one for each."""
-        self._idle = None
-        if self.transport.is_closing() or (self.cycle is not None and not self.cycle.response_complete):
-            return  # uvicorn looks after it when that answer is out
-        left = self._last + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self._idle = self.loop.call_later(left, self._look_idle)
-        elif self.timeout_keep_alive_task is None:
-            self.transport.close()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The end of the connection."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
         wipe_bytes(self._body)
         self._body, self._found = b"", None
         super().connection_lost(exc)

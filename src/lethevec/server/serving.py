@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -41,6 +42,7 @@ from .settings import Settings, load_settings
 __all__ = ["listen", "run", "run_process", "serve_one"]
 
 _BACKLOG = 1024
+_FILES = 4096  # open files beside connections: stores, logs, pipes
 _PAUSES = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)  # before a process that ended is started again
 _CALM = 30.0  # seconds after which its earlier ends no longer count
 
@@ -99,9 +101,21 @@ def run_process(words: str) -> None:
         inside.bind(str(together / WRITER))
         inside.listen(_BACKLOG)
         sockets.append(inside)
+    _allow_files(settings.max_connections)
     core = Core(settings, role, together)
     core.logs.event("started", host=settings.host, port=settings.port, keys=core.door.closed, tls=settings.tls)
     serve_one(settings, sockets, core)
+
+
+def _allow_files(connections: int) -> None:
+    """Every connection is an open file, and the usual limit (1,024) leaves few for the collections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, connections + _FILES)
+    if soft != resource.RLIM_INFINITY:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+            )
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -120,9 +134,11 @@ def listen(settings: Settings) -> socket.socket:
 
 def configuration(app: Front, settings: Settings) -> uvicorn.Config:
     """uvicorn as we use it: no banner, no access log of its own, no headers that say what runs."""
+    app.logs.take_over("uvicorn.error")
     return uvicorn.Config(
         app,
-        http=protocol_of(app.known),
+        http=protocol_of(app.known, app.guard),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
@@ -131,7 +147,7 @@ def configuration(app: Front, settings: Settings) -> uvicorn.Config:
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=max(1, round(settings.drain)),
-        timeout_keep_alive=30,
+        timeout_keep_alive=round(app.guard.keep_alive),
         backlog=_BACKLOG,
     )
 

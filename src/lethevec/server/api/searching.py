@@ -23,6 +23,7 @@ _SHORT = 4  # queries that are answered at once, without a thread
 _INCLUDE = ("subjects", "payloads")
 _MAX_AT_ONCE = 256 << 10  # bytes; more are many vectors, or very long ones
 _MANY = 1000  # sets of options that are remembered
+_LONGEST = 200  # bytes of one that is
 
 
 class _Asked(NamedTuple):
@@ -39,6 +40,8 @@ _known: dict[bytes, _Asked] = {}
 
 
 def _remember(text: bytes, asked: _Asked) -> None:
+    if len(text) > _LONGEST:
+        return
     if len(_known) > _MANY:
         _known.clear()
     _known[text] = asked
@@ -118,12 +121,12 @@ async def _search(call: Call) -> Answer:
 
 
 def _search_at_once(call: Call, raw: bytes) -> Answer | None:
-    if len(raw) > _MAX_AT_ONCE or call.core.writing(call.collection):
+    if len(raw) > _MAX_AT_ONCE or not call.core.can_at_once(call.collection):
         return None
     queries, asked, run = _prepared(call, raw)
     if len(queries) > _SHORT:
         return None
-    hits = run()
+    hits = call.core.at_once(call.collection, run)
     wipe_vectors(queries)
     return Answer(hits_content(hits, asked.include))
 
