@@ -11,7 +11,7 @@ import pytest
 
 import lethevec
 from lethevec.bench import cli
-from lethevec.bench.experiments import ALL, growth, module_of, scan
+from lethevec.bench.experiments import ALL, growth, module_of, scan, sources
 from lethevec.bench.measuring import process
 from lethevec.bench.measuring.timing import Timing, Turn
 from lethevec.bench.report.results import NAME, read
@@ -104,6 +104,52 @@ def test_scan(measure: Measure, data: str, capsys: pytest.CaptureFixture[str]) -
     assert all(set(line["micros"]) > set(line["goals"]) for line in forgotten)
     assert all(cost > 0 for line in forgotten for cost in line["micros"].values())
     assert "Adding and forgetting, dim 16, l2" in capsys.readouterr().out
+
+
+def test_sources(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    found = measure("sources", "--data", data, "--changes", "24", "--clock", "cpu")
+    assert {line["source"] for line in of(found, "sweep")} == {"scan", "tables", "pivots", "graph"}
+    for source in ("scan", "tables", "pivots", "graph"):
+        own = [line for line in of(found, "sweep") if line["source"] == source]
+        assert [line["effort"] for line in own] == sorted(line["effort"] for line in own)
+        recalls = [line["recall"] for line in own]
+        assert recalls == sorted(recalls)
+        assert recalls[-1] > 0.9
+    costs = {line["source"]: line for line in of(found, "source")}
+    assert costs["graph"]["bytes_per_record"] > costs["scan"]["bytes_per_record"] > 4 * 16
+    assert all(0 < line["forget"] <= line["worst_forget"] for line in costs.values())
+    # A set of 1,000 is scanned, whatever the index is to be good at.
+    assert [of(found, "chosen")[0][optimize] for optimize in ("updates", "search", "memory")] == ["scan"] * 3
+    assert "every source, one thread" in capsys.readouterr().out
+    drawn = (tmp_path / "out" / "sources-toy-16-euclidean.svg").read_text()
+    assert "queries per second" in drawn
+    assert "bytes a record" in drawn
+
+
+def test_the_source_that_auto_is_said_to_choose_is_the_one_it_uses() -> None:
+    """By `optimize` and the number of records; lower lines stand in for those that take long to reach."""
+    x = np.random.default_rng(0).standard_normal((400, 256)).astype(np.float32)
+    for optimize, many in (("updates", "pivots"), ("search", "graph"), ("memory", "scan")):
+        usual = lethevec.Index(256, optimize=optimize).config.source
+        lines = [300 if line <= 100_000 else line for line in (usual.pivots_from, usual.graph_from)]
+        low = lethevec.Auto(pivots_from=lines[0], graph_from=lines[1])
+        for n, expected in ((200, "scan"), (400, many)):
+            index = lethevec.Index(256, source=low)
+            index.add(x[:n], ids=range(n))
+            stats = index.stats()
+            used = "graph" if stats["vertices"] else "pivots" if stats["pivots"] else "scan"
+            assert used == expected, (optimize, n)
+            grown = {200: 20_000, 400: 100_000}[n]
+            assert sources.chosen_by(optimize, 256, "cosine", grown) == expected
+
+
+def test_the_speed_at_a_recall_lies_between_those_of_its_neighbours() -> None:
+    points = [(0.8, 4000.0), (0.9, 2000.0), (1.0, 500.0)]
+    assert sources.rate_at(points, 0.9) == pytest.approx(2000.0)
+    assert sources.rate_at(points, 0.95) == pytest.approx(1000.0)
+    assert sources.rate_at(points, 0.5) == pytest.approx(4000.0)
+    assert sources.rate_at(points[:2], 0.95) is None
 
 
 def test_tables(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ WHOLE = {
 SINGLE = {
     "compare": Experiment("peers and ours at equal recall"),
     "effort": Experiment("recall and cost of each source at effort 0.5, 1, 2 and 4, and with no limit"),
+    "sources": Experiment("speed, changes and memory of every source, as one figure a set", draws=True),
     "encode": Experiment("how fast vectors become codes", data=False),
     "scan": Experiment("the scan beside its rivals; adding, forgetting, memory"),
     "tables": Experiment("hash tables as the source of candidates", draws=True),
