@@ -412,8 +412,8 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
     // Queries take their turns in pieces: a core that others use as well does fewer of them.
     const int64_t threads = std::max<int64_t>(1, std::min(request.threads, request.n));
     const int64_t even = (request.n + threads - 1) / threads, pieces_each = threads > 1 ? 8 : 1;
-    const int64_t piece =
-        std::min(even, std::max<int64_t>(source_->queries_together(rows_), (even + pieces_each - 1) / pieces_each));
+    const int64_t together = Search::together(searched, allowed, request.k, request.effort);
+    const int64_t piece = std::min(even, std::max(together, (even + pieces_each - 1) / pieces_each));
     std::atomic<int64_t> next{0};
     parallel_for(threads, threads, 1, [&](int64_t, int64_t) {
         Search search(searched, allowed);

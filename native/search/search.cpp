@@ -19,6 +19,10 @@ constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 constexpr int NEAR = 2;
 constexpr double MOST_EFFORT = 1e18;  // that sources can count with
 
+Scope scope_of(const Rows& rows, const Allowed& allowed, int64_t k, double effort) {
+    return {rows, allowed, k, std::min(effort, MOST_EFFORT)};
+}
+
 }  // namespace
 
 Search::Search(const Of& of, const Allowed& allowed)
@@ -33,7 +37,7 @@ void Search::Memory::leave() {
 std::size_t Search::Memory::longest() const { return std::max(sought[0].candidates.rows.capacity(), hits.capacity()); }
 
 void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances) {
-    const Scope scope = {rows_, allowed_, k, std::min(effort, MOST_EFFORT)};
+    const Scope scope = scope_of(rows_, allowed_, k, effort);
     // With no limit to the effort no source is asked: the answer is that of brute force.
     const bool everything = std::isinf(effort);
     if (everything || (!allowed_.all() && allowed_.count() <= direct_rows(allowed_.shown(), k, effort))) {
@@ -45,7 +49,7 @@ void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_
         }
         return;
     }
-    const int64_t together = of_.source.queries_together(rows_);
+    const int64_t together = of_.source.queries_together(scope);
     for (int64_t from = 0; from < n; from += together) {
         const int64_t some = std::min(together, n - from);
         std::vector<Sought>& all = memory_->sought;
@@ -64,6 +68,10 @@ void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_
             answer(k, ids + (from + i) * k, distances + (from + i) * k);
         }
     }
+}
+
+int64_t Search::together(const Of& of, const Allowed& allowed, int64_t k, double effort) {
+    return of.source.queries_together(scope_of(of.rows, allowed, k, effort));
 }
 
 void Search::within(const float* x, float radius, DistantIds& hits) {

@@ -31,6 +31,9 @@ public:
     // All records within a radius, nearest first, by the best distance that is kept.
     void within(const float* x, float radius, DistantIds& hits);
 
+    // How many queries are best given to `nearest` at once, or more.
+    static int64_t together(const Of& of, const Allowed& allowed, int64_t k, double effort);
+
     const SearchWork& work() const { return work_; }
 
 private:

@@ -5,6 +5,7 @@
 // object, `Sought`, that belongs to the search.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -148,8 +149,8 @@ public:
 
     // Fills in the candidates of a query, at least k where as many rows may be found. Returns what it looked at.
     virtual SearchWork candidates(const Scope& scope, Sought& sought) const = 0;
-    // How many queries are worth looking for in one pass, and that pass.
-    virtual int64_t queries_together(const Rows&) const { return 1; }
+    // How many queries are worth looking for in one pass, and that pass. Each finds what it finds alone.
+    virtual int64_t queries_together(const Scope&) const { return 1; }
     virtual SearchWork candidates(const Scope& scope, Sought* sought, int64_t n) const {
         SearchWork work;
         for (int64_t i = 0; i < n; ++i) work += candidates(scope, sought[i]);
@@ -159,6 +160,14 @@ public:
     // Only for codes alone, where vectors are not kept. Returns what it looked at.
     virtual SearchWork everything(const Scope& scope, float within, Sought& sought) const;
 
+protected:
+    // So many queries, or fewer, where each finds so many rows that those of all would take much memory.
+    static int64_t few_enough(int64_t queries, int64_t found) {
+        constexpr int64_t FOUND_TOGETHER = 1 << 20;
+        return std::max<int64_t>(1, std::min(queries, FOUND_TOGETHER / std::max<int64_t>(1, found)));
+    }
+
+public:
     // --- Memory
 
     virtual int64_t bytes() const = 0;

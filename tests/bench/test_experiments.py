@@ -11,7 +11,7 @@ import pytest
 
 import lethevec
 from lethevec.bench import cli
-from lethevec.bench.experiments import ALL, growth, module_of, scan, sources
+from lethevec.bench.experiments import ALL, batches, growth, module_of, scan, sources
 from lethevec.bench.measuring import process
 from lethevec.bench.measuring.timing import Timing, Turn
 from lethevec.bench.report.results import NAME, read
@@ -319,19 +319,32 @@ def test_every_experiment_can_be_run_and_explains_itself(name: str, capsys: pyte
         assert "--peers" in out
 
 
+def test_batches(measure: Measure, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "default_threads", lambda: 2)
+    options = ("--peers", "ivfpq", "--sources", "scan,graph", "--batch", "20", "--folder", str(tmp_path))
+    found = measure("batches", "--data", data, "--target", "0.9", *options)
+    lines = of(found, "queries")
+    assert [line["competitor"] for line in lines][:2] == ["lethevec (scan)", "lethevec (graph)"]
+    assert len(lines) == 3
+    assert all(line["recall"] >= 0.85 for line in lines)
+    assert all(line[name] > 0 for line in lines for name in ("alone_us", "batch_us", "shared_us", "cores", "cpu"))
+    made = of(found, "building")
+    ways = ["add", "Index.load", "open, with an image", "open, without"]
+    assert [(line["source"], line["how"]) for line in made] == [(s, way) for s in ("scan", "graph") for way in ways]
+    assert not list(tmp_path.glob("tmp*"))  # nothing stays behind
+
+
 def test_memory(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = measure("memory", "--data", data, "--peers", "ivfpq", "--target", "0.9", "--folder", str(tmp_path))
     lines = of(found, "bytes")
     assert [line["competitor"] for line in lines][:2] == ["lethevec (scan)", "lethevec (pivots)"]
     assert all(line["recall"] >= 0.85 for line in lines)
     assert [line["says"] is None for line in lines] == [False, False, True]
-    assert [line["competitor"] for line in of(found, "batches")] == [line["competitor"] for line in lines]
     small = of(found, "forms")
     assert [line["form"] for line in small] == ["float32", "float16", "int8"] * 2
     dim = small[0]["vector"] / 4
     assert [line["vector"] for line in small[:3]] == [4 * dim, 2 * dim, 4 + dim]
     assert [line["recall_of_the_exact_ranking"] > 0.9 for line in small] == [True] * 6
-    assert [line["source"] for line in of(found, "cores")] == ["scan", "pivots"]
     opened = of(found, "opening")
     assert [line["source"] for line in opened] == ["scan", "pivots"]
     assert all(line["ratio"] == line["open"] / line["read"] > 0 for line in opened)

@@ -22,6 +22,8 @@ public:
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     using Source::candidates;
     SearchWork candidates(const Scope& scope, Sought& sought) const override;
+    int64_t queries_together(const Scope& scope) const override { return few_enough(32, scope.k); }
+    SearchWork candidates(const Scope& scope, Sought* sought, int64_t n) const override;
     int64_t bytes() const override { return data_->bytes(); }
     void raw_memory(std::vector<uint8_t>& all) const override { data_->raw_memory(all); }
 
@@ -30,6 +32,8 @@ public:
 
 private:
     class Query;  // see query.cpp
+    SearchWork gather(Query& query, const Scope& scope, Sought& sought) const;
+    static void everything_allowed(const Scope& scope, Sought& sought);
     // A change of so large a share of the rows takes longer than a build: one in so many. Those of fewer rows than
     // WORTH_A_COPY are made in place, whatever the share.
     static constexpr int64_t BUILD_SHARE = 24, WORTH_A_COPY = 64;

@@ -1,6 +1,7 @@
 // A search in the graph. Mirrors `walk` of the spec's graph_search.py.
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,7 @@ namespace {
 constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 // How near to ask for memory: into the second cache. The first has room for few lines that are on their way.
 constexpr int NEAR = 2;
+constexpr int64_t WALKS_TOGETHER = 4;
 
 }  // namespace
 
@@ -26,15 +28,41 @@ class Graph::Query {
 public:
     Query(const GraphData& graph, const Encoder& encoder) : g_(graph), encoder_(encoder), kernels_(active()) {}
 
-    // The vertices that a search looks at, with their squared distances.
-    void walk(const float* q, int64_t size, const Scope& scope) {
+    // A walk begins: it finds the vertices that a search looks at, with their squared distances. What is given stays
+    // where it is until the walk has ended.
+    void begin(const float* q, int64_t size, const Scope& scope) {
+        memory_->clear_bits();
         prepare(q);
         std::vector<uint64_t>& bits = memory_->bits;
         if (bits.size() * 64 < static_cast<size_t>(g_.slots)) bits.resize(static_cast<size_t>(g_.slots) / 64 + 1);
         bits_ = bits.data();
         walk_.looked_at = bits_;
-        // Where too few were met the pool has to be larger, and it begins anew: the first steps will be the same.
-        for (int64_t room = size; !walk_with(q, size, room, scope); room *= 4) memory_->clear_bits();
+        q_ = q;
+        size_ = size;
+        scope_ = &scope;
+        start(size);
+    }
+    // One vertex further; false at the end. What comes next is asked for, so that it is on its way while other walks
+    // take their steps.
+    bool step() {
+        skip_looked_at();
+        const WalkPool& pool = walk_.pool;
+        if (pool.next >= size_ && met_enough()) return false;
+        if (pool.next == pool.count) {
+            if (pool.count < pool.most) return start_more();
+            // Too few were met: the pool has to be larger, and it begins again. The first steps will be the same.
+            memory_->clear_bits();
+            start(4 * pool.most);
+            return true;
+        }
+        const uint32_t x = walk_.pool.vertices[walk_.pool.next++];
+        // The one that comes next if nothing better is found; it is on its way while this one is looked at.
+        ask_for(x);
+        skip_looked_at();
+        if (pool.next < pool.count) ask_for(pool.vertices[pool.next]);
+        const float base = look(x);
+        each_block(g_, x, [&](const Edges& block) { look_at_edges(block, base); });
+        return true;
     }
     const std::vector<Far>& looked_at() const { return memory_->looked_at; }
     // The rows of those that may be among the k nearest of the rows that may be found, and where `distances` is not
@@ -57,35 +85,12 @@ private:
         }
     };
 
-    // Returns whether there was room enough for all that it may need to know.
-    bool walk_with(const float* q, int64_t size, int64_t room, const Scope& scope) {
-        blocks_ = 0;
-        begin(q, room);
-        for (;;) {
-            skip_looked_at();
-            const WalkPool& pool = walk_.pool;
-            if (pool.next >= size && met_enough(scope)) return true;
-            if (pool.next == pool.count) {
-                if (pool.count == pool.most) return false;
-                if (!start_more()) return true;
-                continue;
-            }
-            const uint32_t x = walk_.pool.vertices[walk_.pool.next++];
-            // The one that comes next if nothing better is found; it is on its way while this one is looked at.
-            ask_for(x);
-            skip_looked_at();
-            if (pool.next < pool.count) ask_for(pool.vertices[pool.next]);
-            const float base = look(q, x);
-            each_block(g_, x, [&](const Edges& block) { look_at_edges(block, base); });
-        }
-    }
-
     // Whether there are k records, or as many as there can be, among those that were looked at. With an allow-list it
     // does not matter: if there are not, all that are allowed will be looked at.
-    bool met_enough(const Scope& scope) const {
-        const int64_t wanted = std::min(scope.k, scope.allowed.count());
+    bool met_enough() const {
+        const int64_t wanted = std::min(scope_->k, scope_->allowed.count());
         const std::vector<Far>& looked_at = memory_->looked_at;
-        if (!scope.allowed.masks().empty() || static_cast<int64_t>(looked_at.size()) >= wanted) return true;
+        if (!scope_->allowed.masks().empty() || static_cast<int64_t>(looked_at.size()) >= wanted) return true;
         int64_t met = 0;
         for (const Far& one : looked_at) each_row(one.vertex, [&](uint32_t) { ++met; });
         return met >= wanted;
@@ -156,8 +161,8 @@ private:
             ++walk_.pool.next;
     }
 
-    float look(const float* q, uint32_t x) {
-        const float base = kernels_.squared_distance(q, g_.z(x), g_.d);
+    float look(uint32_t x) {
+        const float base = kernels_.squared_distance(q_, g_.z(x), g_.d);
         memory_->looked_at.push_back({base, x});
         bits_[x / 64] |= uint64_t{1} << (x % 64);
         return base;
@@ -190,8 +195,9 @@ private:
     }
 
     // The root, and the best of its list.
-    void begin(const float* q, int64_t size) {
-        root_ = look(q, g_.root);
+    void start(int64_t size) {
+        blocks_ = 0;
+        root_ = look(g_.root);
         walk_.pool = memory_->starts.of(GRAPH_STARTS);
         const int64_t bytes = std::exchange(walk_.bytes, 0);  // one of them will be asked for, when it is known which
         each_block(g_, g_.root, [&](const Edges& block) { look_at_edges(block, root_); });
@@ -237,6 +243,9 @@ private:
     const Kernels& kernels_;
     const Borrowed<Memory> memory_;
     Walk walk_{};
+    const float* q_ = nullptr;
+    int64_t size_ = 0;  // of the pool that is asked for; there may have to be a larger one
+    const Scope* scope_ = nullptr;
     uint64_t* bits_ = nullptr;
     int64_t blocks_ = 0;
     size_t started_ = 0;  // of the root's list
@@ -278,32 +287,63 @@ int64_t Graph::Query::gather(const Scope& scope, float slack, std::vector<uint32
     return static_cast<int64_t>(found.size());
 }
 
-SearchWork Graph::candidates(const Scope& scope, Sought& sought) const {
-    std::vector<uint32_t>& rows = sought.candidates.rows;
-    const int64_t records = scope.rows.size(), allowed = scope.allowed.count();
-    const int64_t size = graph_pool(records, allowed, scope.k, scope.effort);
+SearchWork Graph::candidates(const Scope& scope, Sought& sought) const { return candidates(scope, &sought, 1); }
+
+// A step is a wait for memory, mostly. So several walks take theirs in turn, and wait together.
+SearchWork Graph::candidates(const Scope& scope, Sought* sought, int64_t n) const {
+    const int64_t size = graph_pool(scope.rows.size(), scope.allowed.count(), scope.k, scope.effort);
     SearchWork work;
-    if (size > 0) {
-        Query query(*data_, *settings_.encoder);
-        query.walk(sought.query.vector.data(), size, scope);
-        // 1 - cos is computed in another way than |q - z|^2: twice as much, but for rounding. Under l2 nothing is left
-        // to be computed but the root.
-        const bool cosine = settings_.metric == Metric::cosine;
-        const float slack = cosine ? static_cast<float>(data_->d + 32) * 8 * 2.4e-7f : 0.0f;
-        std::vector<float>& distances = sought.candidates.distances;
-        const int64_t found = query.gather(scope, slack, rows, cosine ? nullptr : &distances);
-        work.scanned = query.blocks() * BLOCK;
-        work.bytes_read = static_cast<int64_t>(query.looked_at().size()) * (data_->z_bytes + data_->edge_bytes);
-        if (found >= std::min(scope.k, allowed)) {
-            for (float& distance : distances) distance = std::sqrt(distance);
-            sought.candidates.measured = !cosine;
-            return work;
-        }
-        rows.clear();
-        distances.clear();
+    if (size == 0) {
+        for (int64_t i = 0; i < n; ++i) everything_allowed(scope, sought[i]);
+        return work;
     }
-    scope.allowed.each([&](uint32_t row) { rows.push_back(row); });
+    struct Turn {
+        Turn(const GraphData& graph, const Encoder& encoder) : query(graph, encoder) {}
+        Query query;
+        Sought* of = nullptr;
+    };
+    std::deque<Turn> turns;
+    int64_t begun = 0;
+    const auto begin = [&](Turn& turn) {
+        turn.of = begun < n ? sought + begun++ : nullptr;
+        if (turn.of) turn.query.begin(turn.of->query.vector.data(), size, scope);
+        return turn.of != nullptr;
+    };
+    for (int64_t i = 0; i < std::min(n, WALKS_TOGETHER); ++i) begin(turns.emplace_back(*data_, *settings_.encoder));
+    for (auto walking = static_cast<int64_t>(turns.size()); walking > 0;)
+        for (Turn& turn : turns) {
+            if (!turn.of || turn.query.step()) continue;
+            work += gather(turn.query, scope, *turn.of);
+            if (!begin(turn)) --walking;
+        }
     return work;
+}
+
+// What a walk has found.
+SearchWork Graph::gather(Query& query, const Scope& scope, Sought& sought) const {
+    std::vector<uint32_t>& rows = sought.candidates.rows;
+    std::vector<float>& distances = sought.candidates.distances;
+    // 1 - cos is computed in another way than |q - z|^2: twice as much, but for rounding. Under l2 nothing is left to
+    // be computed but the root.
+    const bool cosine = settings_.metric == Metric::cosine;
+    const float slack = cosine ? static_cast<float>(data_->d + 32) * 8 * 2.4e-7f : 0.0f;
+    const int64_t found = query.gather(scope, slack, rows, cosine ? nullptr : &distances);
+    SearchWork work;
+    work.scanned = query.blocks() * BLOCK;
+    work.bytes_read = static_cast<int64_t>(query.looked_at().size()) * (data_->z_bytes + data_->edge_bytes);
+    if (found >= std::min(scope.k, scope.allowed.count())) {
+        for (float& distance : distances) distance = std::sqrt(distance);
+        sought.candidates.measured = !cosine;
+        return work;
+    }
+    rows.clear();
+    distances.clear();
+    everything_allowed(scope, sought);
+    return work;
+}
+
+void Graph::everything_allowed(const Scope& scope, Sought& sought) {
+    scope.allowed.each([&](uint32_t row) { sought.candidates.rows.push_back(row); });
 }
 
 }  // namespace lethevec

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 namespace lethevec {
 
@@ -12,6 +13,7 @@ constexpr int NEAR = 2;
 constexpr int64_t SAMPLED = 12;        // of the rows that are wanted, about so many are in the sample
 constexpr int64_t MOST_SAMPLED = 128;  // blocks
 constexpr int64_t RUN_ROWS = 1 << 14;
+constexpr int64_t TILE_BYTES = 128 << 10;  // of codes, which stay in the cache for all queries of a batch
 
 }  // namespace
 
@@ -21,6 +23,7 @@ Scan::Query::Query(const Scope& scope, Sought& sought)
       query_(sought.query),
       found_(sought.candidates),
       kernels_(active()),
+      plan_(plan_scan(scope.k, scope.effort)),
       run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
     FirstWeights& first = memory_->first;
     first.set(query_.values.data(), rows_.layout().first_bits);
@@ -29,17 +32,59 @@ Scan::Query::Query(const Scope& scope, Sought& sought)
 }
 
 SearchWork Scan::Query::find_nearest() {
-    const bool staged = rows_.layout().tail_words > 0, keeps_vectors = rows_.layout().dim > 0;
-    if (!keeps_vectors || query_.first_error == 0.0) {
-        find_by_rank(scan_survivors(scope_.allowed.shown(), scope_.allowed.count(), scope_.k, scope_.effort, staged));
-        if (!keeps_vectors) write_partial();
-        return work();
+    begin();
+    scan(threshold_);
+    return finish();
+}
+
+bool Scan::Query::keeps_scores(const Rows& rows, const PreparedQuery& query) {
+    return query.kind == KEY_IP && rows.layout().dim > 0 && query.first_error != 0.0;
+}
+
+SearchWork Scan::Query::find_nearest(const Scope& scope, Sought* sought, int64_t n) {
+    std::deque<Query> queries;
+    for (int64_t i = 0; i < n; ++i) {
+        Query& query = queries.emplace_back(scope, sought[i]);
+        query.begin();
+        query.begin_pass();
     }
-    const ScanPlan plan = plan_scan(scope_.k, scope_.effort);
-    if (scope_.allowed.count() <= plan.reference)
-        scan(LOWEST);
-    else
-        find_by_errors(plan);
+    // They take turns in one place to write to.
+    for (Query& query : queries) query.run_ = queries.front().run_;
+    const int64_t chunk_bytes = scope.rows.chunk_rows() * scope.rows.layout().scan_bytes;
+    const int64_t chunks = std::min(std::max<int64_t>(1, TILE_BYTES / chunk_bytes), queries.front().run_chunks_);
+    each_run(scope.rows, chunks, [&](int64_t c, int64_t used) {
+        for (Query& query : queries) query.scan_rows(c, used, query.threshold_);
+    });
+    SearchWork work;
+    for (Query& query : queries) work += query.finish();
+    return work;
+}
+
+void Scan::Query::begin() {
+    const bool staged = rows_.layout().tail_words > 0, keeps_vectors = rows_.layout().dim > 0;
+    const int64_t allowed = scope_.allowed.count(), shown = scope_.allowed.shown();
+    if (!keeps_vectors || query_.first_error == 0.0) {
+        const int64_t survivors = scan_survivors(shown, allowed, scope_.k, scope_.effort, staged);
+        if (survivors >= allowed) return;
+        way_ = Way::by_rank;
+        return aim(survivors, survivors);
+    }
+    if (allowed <= plan_.reference) return;
+    way_ = Way::by_errors;
+    // Mostly the reference is among more rows than may go on, and then all that go on are, too.
+    many_ = scan_survivors(shown, allowed, scope_.k, 1.0, staged);
+    // Where an error is worth the more the longer a record is, rows go on in an order of their own. They are looked for
+    // among all scores, which are kept for that.
+    const bool raises = keeps_scores(rows_, query_);
+    if (raises) make_room(true);
+    aim(raises ? plan_.reference : std::min(allowed, std::max(many_ + 1, plan_.reference)), plan_.reference);
+}
+
+SearchWork Scan::Query::finish() {
+    if (way_ != Way::all) find_best();
+    if (way_ == Way::by_rank) keep(largest_key(want_));
+    if (way_ == Way::by_errors) judge_by_errors();
+    if (rows_.layout().dim == 0) write_partial();
     return work();
 }
 
@@ -58,28 +103,11 @@ SearchWork Scan::Query::work() const {
     return {scanned, 0, 0, scanned * bytes};
 }
 
-// The rows with the `survivors` largest keys, ties included.
-void Scan::Query::find_by_rank(int64_t survivors) {
-    if (survivors >= scope_.allowed.count()) {
-        scan(LOWEST);
-        return;
-    }
-    find_best(survivors, survivors);
-    keep(largest_key(survivors));
-}
-
 // The reference, and then the rows that may lie within the distance that it gives.
-void Scan::Query::find_by_errors(const ScanPlan& plan) {
-    const int64_t allowed = scope_.allowed.count();
-    const bool raises = query_.kind == KEY_IP, staged = rows_.layout().tail_words > 0;
-    // Mostly the reference is among more rows than may go on, and then all that go on are, too.
-    const int64_t many = scan_survivors(scope_.allowed.shown(), allowed, scope_.k, 1.0, staged);
-    // Where an error is worth the more the longer a record is, rows go on in an order of their own. They are looked for
-    // among all scores, which are kept for that.
-    make_room(raises);
-    find_best(raises ? plan.reference : std::min(allowed, std::max(many + 1, plan.reference)), plan.reference);
-    const float reference = largest_key(plan.reference);
-    const ScanLimits limits = judge(reference, plan, many);
+void Scan::Query::judge_by_errors() {
+    const bool raises = keeps_scores(rows_, query_);
+    const float reference = largest_key(plan_.reference);
+    const ScanLimits limits = judge(reference, plan_, many_);
     Memory& m = *memory_.operator->();
     if (raises) {
         scored_ = true;
@@ -114,8 +142,8 @@ bool Scan::Query::more_reach(float key, int64_t many) {
     return reach > many;
 }
 
-// The rows with about the `want` largest keys, and with the `least` largest for certain.
-void Scan::Query::find_best(int64_t want, int64_t least) {
+// The rows with about the `want` largest keys are looked for, and the `least` largest for certain.
+void Scan::Query::aim(int64_t want, int64_t least) {
     // More than will be found, as a rule.
     const auto room = static_cast<size_t>(2 * want + 256);
     found_.rows.reserve(room);
@@ -123,10 +151,17 @@ void Scan::Query::find_best(int64_t want, int64_t least) {
     if (keyed()) found_.norms.reserve(room);
     sampled_ = sample(want);
     want_ = want;
+    least_ = least;
     // Fewer than wanted are no harm where fewer will do.
     slack_ = want > least ? 0.25 : 1.0;
-    do find_more();
-    while (threshold_ != LOWEST && static_cast<int64_t>(found_.rows.size()) < least);
+    threshold_ = likely_threshold();
+}
+
+// After the first pass: others follow where it has found too few.
+void Scan::Query::find_best() {
+    find_keys();
+    slack_ *= 4.0;
+    while (threshold_ != LOWEST && static_cast<int64_t>(found_.rows.size()) < least_) find_more();
 }
 
 // All rows down to a lower threshold than the last one.
@@ -234,16 +269,24 @@ float Scan::Query::likely_threshold() const {
 
 // All rows that may be found whose key reaches the threshold.
 void Scan::Query::scan(float threshold) {
+    begin_pass();
+    each_run(rows_, run_chunks_, [&](int64_t c, int64_t used) { scan_rows(c, used, threshold); });
+}
+
+void Scan::Query::begin_pass() {
     found_.rows.clear();
     found_.norms.clear();
     memory_->scores.clear();
     make_room(false);
+}
+
+// Calls visit(c, rows in use) for chunks from c on, at most so many, whose norms and codes lie side by side.
+template <class Visit>
+void Scan::Query::each_run(const Rows& rows, int64_t most_chunks, Visit visit) {
     int64_t chunks = 0;
-    for (int64_t c = 0; c < rows_.chunks(); c += chunks) {
-        // Chunks whose norms and codes lie side by side go together.
-        chunks = std::min({run_chunks_, rows_.chunks() - c, rows_.chunks_together() - c % rows_.chunks_together()});
-        const int64_t used = (chunks - 1) * rows_.chunk_rows() + rows_.used(c + chunks - 1);
-        scan_rows(c, used, threshold);
+    for (int64_t c = 0; c < rows.chunks(); c += chunks) {
+        chunks = std::min({most_chunks, rows.chunks() - c, rows.chunks_together() - c % rows.chunks_together()});
+        visit(c, (chunks - 1) * rows.chunk_rows() + rows.used(c + chunks - 1));
     }
 }
 
@@ -277,7 +320,7 @@ void Scan::Query::scan_blocks(int64_t c, int64_t first, int64_t blocks, const ui
 
 // For what one call of the kernel finds, and, if asked, for the scores of all rows.
 void Scan::Query::make_room(bool all_scores) {
-    if (room_) return;
+    if (run_.rows) return;
     const int64_t pairs = (rows_.size() + PAIR - 1) / PAIR;
     const auto most = static_cast<size_t>(std::min(run_chunks_ * rows_.chunk_rows(), pairs * PAIR) + FOUND_MORE);
     const auto scores = static_cast<size_t>(all_scores ? pairs * PAIR * score_bytes() : 0);

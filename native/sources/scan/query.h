@@ -23,6 +23,11 @@ public:
     Query(const Scope& scope, Sought& sought);
     // The candidates that the plan asks for.
     SearchWork find_nearest();
+    // The same for many queries, whose first pass over all rows is one: what it reads is read once for all. Not where
+    // scores are kept (see `keeps_scores`).
+    static SearchWork find_nearest(const Scope& scope, Sought* sought, int64_t n);
+    // Whether a search keeps the scores of all rows.
+    static bool keeps_scores(const Rows& rows, const PreparedQuery& query);
     // Every row that may be found.
     SearchWork find_all();
 
@@ -46,15 +51,21 @@ private:
     bool keyed() const { return query_.kind != KEY_SCORE; }  // by score and norm; otherwise the score is the key
     int64_t score_bytes() const { return rows_.layout().scan_bytes > CHUNK_BYTES ? 2 : 1; }
     SearchWork work() const;
-    void find_by_rank(int64_t survivors);
-    void find_by_errors(const ScanPlan& plan);
-    void find_best(int64_t want, int64_t least);
+    // The first pass looks for what reaches a threshold, which is found before; what is done with it comes after.
+    void begin();
+    SearchWork finish();
+    void judge_by_errors();
+    void aim(int64_t want, int64_t least);
+    void find_best();
     void find_more();
     ScanLimits judge(float reference, const ScanPlan& plan, int64_t many);
     bool more_reach(float key, int64_t many);
     std::vector<float> sample(int64_t want) const;
     float likely_threshold() const;
     void scan(float threshold);
+    void begin_pass();
+    template <class Visit>
+    static void each_run(const Rows& rows, int64_t most_chunks, Visit visit);
     void scan_rows(int64_t c, int64_t used, float threshold);
     void scan_blocks(int64_t c, int64_t first, int64_t blocks, const uint32_t* masks, float threshold);
     void make_room(bool all_scores);
@@ -69,9 +80,13 @@ private:
     Candidates& found_;
     const Kernels& kernels_;
     const Borrowed<Memory> memory_;
+    const ScanPlan plan_;
+    enum class Way { all, by_rank, by_errors } way_ = Way::all;  // all rows go on, or the best by their first bits
     const int64_t run_chunks_;    // chunks that one call of the kernel scans, and where it writes what it finds
     std::vector<float> sampled_;  // keys of some rows, which say how many reach a threshold
-    int64_t want_ = 0;            // about so many rows are looked for
+    int64_t want_ = 0;            // about so many rows are looked for,
+    int64_t least_ = 0;           // and at least so many
+    int64_t many_ = 0;            // no more of them are to go on, as a rule
     double slack_ = 1.0;          // and so many times as many, to have enough
     float threshold_ = LOWEST;    // that all rows reach that were found
     std::optional<Arena> room_;

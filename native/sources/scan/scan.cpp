@@ -10,7 +10,7 @@ namespace lethevec {
 
 namespace {
 
-constexpr int64_t QUERIES_TOGETHER = 256;
+constexpr int64_t QUERIES_TOGETHER = 256, QUERIES_BY_WEIGHT = 32;
 
 bool by_hamming(const Rows& rows) { return rows.layout().block_words > 0; }
 
@@ -33,7 +33,11 @@ Layout Scan::layout(const Encoder& encoder, Metric metric, bool hamming) const {
     return layout;
 }
 
-int64_t Scan::queries_together(const Rows& rows) const { return by_hamming(rows) ? QUERIES_TOGETHER : 1; }
+int64_t Scan::queries_together(const Scope& scope) const {
+    const bool staged = scope.rows.layout().tail_words > 0;
+    return few_enough(by_hamming(scope.rows) ? QUERIES_TOGETHER : QUERIES_BY_WEIGHT,
+                      scan_survivors(scope.allowed.shown(), scope.allowed.count(), scope.k, scope.effort, staged));
+}
 
 SearchWork Scan::candidates(const Scope& scope, Sought& sought) const {
     if (by_hamming(scope.rows)) return candidates(scope, &sought, 1);
@@ -42,8 +46,9 @@ SearchWork Scan::candidates(const Scope& scope, Sought& sought) const {
 }
 
 SearchWork Scan::candidates(const Scope& scope, Sought* sought, int64_t n) const {
-    if (!by_hamming(scope.rows)) return Source::candidates(scope, sought, n);
-    return nearest_by_hamming(scope, sought, n);
+    if (by_hamming(scope.rows)) return nearest_by_hamming(scope, sought, n);
+    if (n == 1 || Query::keeps_scores(scope.rows, sought->query)) return Source::candidates(scope, sought, n);
+    return Query::find_nearest(scope, sought, n);
 }
 
 SearchWork Scan::everything(const Scope& scope, float within, Sought& sought) const {

@@ -29,8 +29,8 @@ public:
 
     using Source::candidates;
     SearchWork candidates(const Scope& scope, Sought& sought) const override;
-    // Under Hamming ranking several queries share a pass: codes are read from memory once.
-    int64_t queries_together(const Rows& rows) const override;
+    // Several queries share a pass: codes are read from memory once.
+    int64_t queries_together(const Scope& scope) const override;
     SearchWork candidates(const Scope& scope, Sought* sought, int64_t n) const override;
     SearchWork everything(const Scope& scope, float within, Sought& sought) const override;
 

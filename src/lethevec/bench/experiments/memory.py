@@ -1,12 +1,11 @@
-"""What a record costs in memory, how long a store takes to open, and what batches and cores give.
+"""What a record costs in memory, and how long a store takes to open.
 
 `bytes`: by how much the process of each library grows when it is built, beside the bytes that the library says, at
 equal recall. `forms`: vectors kept as they are, as float16 and as int8: what a record takes, the recall at effort 1 and
-of the exact ranking of what is kept, and the time of a query as a ratio to float32. `batches`: a query alone and in a
-batch of 1,000, on one thread; ours on several threads as well. `opening`: a store of all vectors, opened with and
-without its image (see the page on the guarantee), as a ratio to the time that it takes to read its file from the first
-byte to the last. Files are in the system's cache, so that the ratio does not depend on the disk; where reading is
-slower, it is smaller.
+of the exact ranking of what is kept, and the time of a query as a ratio to float32. `opening`: a store of all vectors,
+opened with and without its image (see the page on the guarantee), as a ratio to the time that it takes to read its file
+from the first byte to the last. Files are in the system's cache, so that the ratio does not depend on the disk; where
+reading is slower, it is smaller.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from lethevec._native import default_threads
 from ..measuring.data import recall
 from ..measuring.field import Competitor, Field, Line
 from ..measuring.prepared import Prepared
-from ..measuring.turns import at_recall, measured
+from ..measuring.turns import at_recall
 from .peers import others, peers_option
 from .run import Run
 
 K = 10
 ROUNDS = 5
-BATCH = 1000
-PARTS = "bytes,forms,batches,opening"
+PARTS = "bytes,forms,opening"
 FORMS: tuple[bool | str, ...] = (True, "float16", "int8")
 
 
@@ -50,18 +48,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def experiment(run: Run, given: Prepared) -> None:
     """Measure one data set."""
-    if run.wants("bytes") or run.wants("batches"):
+    if run.wants("bytes"):
         run.stage("memory", "libraries", given, lambda field: libraries(run, field))
     if run.wants("forms"):
         run.stage("memory", "forms", given, lambda _: forms(run, given))
-    if run.wants("batches"):
-        run.stage("memory", "cores", given, lambda _: cores(run, given))
     if run.wants("opening"):
         run.stage("memory", "opening", given, lambda _: opening(run, given))
 
 
 def libraries(run: Run, field: Field) -> list[Line]:
-    """Everybody built and tuned; a table of bytes, and one of batches."""
+    """Everybody built and tuned; a table of bytes."""
     data, target = field.data, run.options.target
     sources = [name for name in run.options.sources.split(",") if name]
     ours = [Competitor(f"lethevec ({name})", "lethevec", {"source": name}) for name in sources]
@@ -80,18 +76,6 @@ def libraries(run: Run, field: Field) -> list[Line]:
         lines.append({**line, "target": target, "recall": one.recall, "setting": one.setting})
     head = ("competitor", "bytes a record", "of the vector's", "says", f"recall@{K}", "setting")
     run.table(f"{data.name}: what the process grew by, at a recall of {target}", head, rows)
-    if run.wants("batches"):
-        together = measured({name: (field, name, None) for name in field.workers}, K, **run.turns, batch=BATCH)
-        rows = []
-        for name, one in together.items():
-            if name not in alone:
-                continue
-            first, second = 1e6 / alone[name].timing.rate, 1e6 / one.timing.rate
-            rows.append((name, f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}", f"{one.recall:.4f}"))
-            line = {"what": "batches", "competitor": name, "alone_us": first, "batch_us": second}
-            lines.append({**line, "batch": BATCH, "recall": one.recall})
-        columns = ("competitor", "alone, us", f"in batches of {BATCH:,}, us", "faster by", f"recall@{K}")
-        run.table(f"{data.name}: a query on one thread", columns, rows)
     return lines
 
 
@@ -107,7 +91,7 @@ def forms(run: Run, given: Prepared) -> list[Line]:
             index = made["float32" if form is True else str(form)] = lethevec.Index(
                 data.dim, data.metric, source=source, keep_vectors=form
             )
-            index.add(data.train, ids=_ids(data.train))
+            index.add(data.train, ids=range(len(data.train)))
         turns: dict[str, list[float]] = {name: [] for name in made}
         for _ in range(run.options.rounds):
             for name, index in made.items():
@@ -131,32 +115,6 @@ def forms(run: Run, given: Prepared) -> list[Line]:
 def _one_by_one(index: lethevec.Index, queries: Any) -> None:
     for query in queries:
         index.search(query, K)
-
-
-def cores(run: Run, given: Prepared) -> list[Line]:
-    """Ours on one thread and on all cores: a batch of queries, and building."""
-    data, many = given.data, default_threads()
-    lines, rows = [], []
-    for source in [name for name in run.options.sources.split(",") if name]:
-        index, build = None, {}
-        for threads in (1, many):
-            made = lethevec.Index(data.dim, data.metric, source=source)
-            build[threads] = _seconds(made.add, data.train, ids=_ids(data.train), threads=threads)
-            index = made
-        assert index is not None
-        queries = np.ascontiguousarray(np.resize(data.test, (max(BATCH, len(data.test)), data.dim)))
-        turns: dict[int, list[float]] = {1: [], many: []}
-        for _ in range(run.options.rounds):
-            for threads, times in turns.items():
-                times.append(_seconds(index.search, queries, K, threads=threads))
-        ratios = [one / all_ for one, all_ in zip(turns[1], turns[many], strict=True)]
-        found = recall(data, index.search(data.test, K).ids, K)
-        line = {"what": "cores", "source": source, "threads": many, "batch": median(ratios), "recall": found}
-        lines.append({**line, "build": build[1] / build[many]})
-        rows.append((source, many, f"{median(ratios):.2f}", f"{build[1] / build[many]:.2f}", f"{found:.4f}"))
-    head = ("source", "threads", "a batch is faster by", "building is faster by", f"recall@{K}")
-    run.table(f"{data.name}: all cores beside one", head, rows)
-    return lines
 
 
 def opening(run: Run, given: Prepared) -> list[Line]:
@@ -207,10 +165,6 @@ def _open(path: Path, **options: Any) -> float:
     took = time.perf_counter() - begin
     db.close()
     return took
-
-
-def _ids(vectors: Any) -> Any:
-    return np.arange(len(vectors))
 
 
 def _seconds(work: Callable[..., Any], *given: Any, **named: Any) -> float:

@@ -121,15 +121,18 @@ class Session:
         seconds: float = float("inf"),
         stride: int = 1,
         batch: int = 1,
+        threads: int = 1,
         tuning: bool = False,
     ) -> dict[str, Any]:
         """Ask one query after another, every `stride`-th, until all are answered or `seconds` have passed.
 
-        Without a setting the competitor stays as it was tuned. With `batch`, so many queries are asked at once.
+        Without a setting the competitor stays as it was tuned. With `batch`, so many queries are asked at once, on so
+        many threads.
         """
         if setting is not None:
             self.peer.set(tuple(setting))
-        self.pin.one()
+        self.pin.one() if threads == 1 else self.pin.release()
+        self.peer.threads = threads
         queries = self._queries(tuning)[::stride]
         search: Any = self.peer.search_one if batch == 1 else self.peer.search_batch
         asked = queries if batch == 1 else [queries[i : i + batch] for i in range(0, len(queries), batch)]

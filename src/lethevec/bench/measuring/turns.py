@@ -54,11 +54,12 @@ def measured(
     rounds: int,
     seconds: float,
     clock: str = "wall",
+    each: Mapping[str, Mapping[str, Any]] | None = None,
     **asked: Any,
 ) -> dict[str, Measured]:
     """Take turns over all queries: a label for each, with its field, its name there, and its setting (None: as tuned).
 
-    Competitors of several fields may take turns with each other.
+    Competitors of several fields may take turns with each other. `each` has what is asked of a label alone.
     """
     settings: dict[str, str] = {}
 
@@ -68,7 +69,8 @@ def measured(
         def ask() -> Turn | None:
             if name not in field.workers:
                 return None
-            got = field.ask(name, "time", k=k, setting=setting, **asked)
+            own = (each or {}).get(label, {})
+            got = field.ask(name, "time", k=k, setting=setting, **asked, **own)
             if got is None:
                 return None
             settings[label] = got["setting"]

@@ -24,9 +24,9 @@ def faiss_module() -> Any:
 
 
 @contextmanager
-def all_cores(faiss: Any) -> Iterator[None]:
-    """Building may use all cores; searching may not."""
-    faiss.omp_set_num_threads(os.cpu_count() or 1)
+def all_cores(faiss: Any, threads: int | None = None) -> Iterator[None]:
+    """Building may use all cores, or so many threads; searching one query may not."""
+    faiss.omp_set_num_threads(threads or os.cpu_count() or 1)
     try:
         yield
     finally:
@@ -38,6 +38,7 @@ class Faiss(Peer):
 
     module = "faiss"
     package = "faiss-cpu"
+    shares = True
     index: Any
 
     def metric_of(self, metric: str) -> int:
@@ -71,7 +72,10 @@ class Faiss(Peer):
         return np.asarray(self.index.search(query[None, :], k)[1][0])
 
     def search_batch(self, queries: F32, k: int) -> Ids:
-        return np.asarray(self.index.search(queries, k)[1])
+        if self.threads == 1:
+            return np.asarray(self.index.search(queries, k)[1])
+        with all_cores(faiss_module(), self.threads):
+            return np.asarray(self.index.search(queries, k)[1])
 
 
 class FaissFlat(Faiss):

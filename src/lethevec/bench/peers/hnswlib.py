@@ -16,6 +16,7 @@ class Hnswlib(Peer):
     name = "hnswlib"
     module = "hnswlib"
     knobs = ("ef",)
+    shares = True
     grids = (grid(10, 4000, 1.1),)
 
     def __init__(self, deletes: bool = False) -> None:
@@ -57,4 +58,4 @@ class Hnswlib(Peer):
         return np.asarray(self.index.knn_query(query, k=k)[0][0])
 
     def search_batch(self, queries: F32, k: int) -> Ids:
-        return np.asarray(self.index.knn_query(queries, k=k)[0]).astype(np.int64)
+        return np.asarray(self.index.knn_query(queries, k=k, num_threads=self.threads)[0]).astype(np.int64)

@@ -42,6 +42,7 @@ class Lethevec(Peer):
 
     module = "lethevec"
     knobs: tuple[str, ...] = ("effort",)
+    shares = True
     grids: Any = ([(2 ** (step / 16),) for step in range(-96, 81)],)
 
     def __init__(self, source: str | None = "scan", **options: Any) -> None:
@@ -75,7 +76,7 @@ class Lethevec(Peer):
         return self.index.search(query, k=k, effort=self.effort, threads=1).ids[0]
 
     def search_batch(self, queries: F32, k: int) -> Ids:
-        return self.index.search(queries, k=k, effort=self.effort, threads=1).ids
+        return self.index.search(queries, k=k, effort=self.effort, threads=self.threads).ids
 
     def facts(self) -> dict[str, Any]:
         config = self.index.config

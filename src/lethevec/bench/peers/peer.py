@@ -31,6 +31,8 @@ class Peer(ABC):
     grids: Sequence[Sequence[Setting]] = ()
     setting: Setting = ()
     reranks = False  # whether a search looks at `vectors`
+    shares = False  # whether its call for a batch can use several threads,
+    threads = 1  # which are so many
     folder: Path  # where one that lives on disk may write
 
     @classmethod
@@ -102,7 +104,7 @@ class Peer(ABC):
     def search_one(self, query: F32, k: int) -> Ids: ...
 
     def search_batch(self, queries: F32, k: int) -> Ids:
-        """All queries at once on one thread; one by one where the library has no such call."""
+        """All queries at once; one by one where the library has no such call."""
         return pad([self.search_one(query, k) for query in queries], k)
 
     def describe(self) -> str:

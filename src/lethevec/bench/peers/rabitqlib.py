@@ -56,13 +56,15 @@ class SymphonyQG(Rabitqlib):
     """
 
     name = "SymphonyQG"
+    shares = True
 
     def fill(self, vectors: F32, metric: str) -> None:
         self.index = importlib.import_module("rabitqlib").SymqgIndex(self.wide_dim(vectors), 32, kind(metric))
         self.index.build(self.wide(vectors), 200, 1)
 
     def search_batch(self, queries: F32, k: int) -> Ids:
-        return np.asarray(self.index.search_batch(self.wide(queries), k, self.knob)[0]).astype(np.int64)
+        found = self.index.search_batch(self.wide(queries), k, self.knob, self.threads)
+        return np.asarray(found[0]).astype(np.int64)
 
 
 def clusters(vectors: F32, count: int) -> tuple[F32, npt.NDArray[np.uint32]]:
