@@ -369,8 +369,9 @@ private:
         index_.search({queries.data(), 1, K, 1.0, {}, 1}, {found.data(), distances.data()});
         expect(index_.size() == 0 && found[0] == -1, "an empty index found something", where_);
         const std::vector<uint8_t> rest = index_.raw_memory();
-        // 127: the largest id, which stands for none in cells. 1: how many there are in the sample of the void.
-        const auto empty = [](uint8_t byte) { return byte <= 1 || byte == 255 || byte == 127; };
+        // 127: the largest id, which stands for none in cells. 1: how many there are in the sample of the void. 127 and
+        // 128: infinity, the distance to where there is no pivot.
+        const auto empty = [](uint8_t byte) { return byte <= 1 || byte == 255 || byte == 127 || byte == 128; };
         expect(std::all_of(rest.begin(), rest.end(), empty), "an empty index holds bytes", where_);
         const int64_t id = std::numeric_limits<int64_t>::min();
         index_.add(queries.data(), &id, 1, 1);
