@@ -67,7 +67,7 @@ RECIPES = {
         queries=97,
     ),
     "glosses-256": Recipe(
-        "115,000 definitions of WordNet, each as the mean of its pieces' vectors in WordLlama",
+        "116,000 definitions of WordNet, each as the mean of its pieces' vectors in WordLlama",
         "angular",
         "glosses",
         pip=("numpy", "safetensors", "tokenizers"),
