@@ -24,12 +24,23 @@ import numpy as np
 import lethevec
 
 DIM, IDS = 8, 400
+LEAST = 10  # changes and answers, however slow the machine is
 path, board, seed, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-end = time.monotonic() + seconds
 random.seed(seed)
-# For each id two bytes: the version that is surely there (0: none) and the one that is on its way (255: leaving).
+# For each id two bytes: the version that is surely there (0: none) and the one that is on its way (255: leaving). After
+# them one for each process, which says that it has opened the store.
 file = open(board, "r+b")
-state = mmap.mmap(file.fileno(), 2 * IDS)
+board = mmap.mmap(file.fileno(), 0)
+state = memoryview(board)[: 2 * IDS]
+
+
+# Waits for the others, which may take long to start, and says when to stop.
+def begin():
+    board[2 * IDS + seed] = 1
+    patience = time.monotonic() + 100
+    while 0 in board[2 * IDS :] and time.monotonic() < patience:
+        time.sleep(0.01)
+    return time.monotonic() + seconds
 
 
 def vector(id, version):
@@ -40,8 +51,8 @@ WRITER = (
     COMMON
     + r"""
 with lethevec.open(path) as db:
-    changes = 0
-    while time.monotonic() < end:
+    changes, end = 0, begin()
+    while changes < LEAST or time.monotonic() < end:
         some = random.sample(range(IDS), random.choice([1, 1, 5, 40]))
         live = [id for id in some if state[2 * id]]
         new = [id for id in some if not state[2 * id]]
@@ -68,9 +79,9 @@ print(changes)
 READER = (
     COMMON
     + r"""
-answers = 0
 with lethevec.open(path, read_only=True) as db:
-    while time.monotonic() < end:
+    answers, end = 0, begin()
+    while answers < LEAST or time.monotonic() < end:
         id = random.randrange(IDS)
         before = bytes(state)
         version = before[2 * id] or 1
@@ -109,7 +120,7 @@ print(answers)
 @pytest.mark.parametrize("encrypt", [False, True], ids=["plain", "sealed"])
 def test_every_answer_is_one_that_could_be(tmp_path, encrypt):
     path, board = tmp_path / "people.lethe", tmp_path / "board"
-    board.write_bytes(bytes(2 * 400))
+    board.write_bytes(bytes(2 * 400 + 1 + READERS))
     lethevec.open(path, dim=8, metric="l2", encrypt=encrypt).close()
     processes = [
         subprocess.Popen(
@@ -120,13 +131,12 @@ def test_every_answer_is_one_that_could_be(tmp_path, encrypt):
         )
         for seed in range(1 + READERS)
     ]
-    done = [process.communicate(timeout=SECONDS + 120) for process in processes]
+    done = [process.communicate(timeout=SECONDS + 300) for process in processes]
     for process, (_, error) in zip(processes, done, strict=True):
         assert process.returncode == 0, error[-3000:]
     changes, *answers = (int(out) for out, _ in done)
     print(f"{changes} changes, {sum(answers)} answers")
-    assert changes > 3
-    assert min(answers) > 3
+    assert min(changes, *answers) >= 10
     with lethevec.open(path) as db:
         live = [id for id in range(400) if board.read_bytes()[2 * id]]
         assert db.ids() == live
