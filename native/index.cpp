@@ -60,6 +60,7 @@ Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std
       dim_(encoder->dim),
       encoder_(std::move(encoder)),
       source_(std::move(source)),
+      stack_of_forget_(source_->stack_of_leave()),
       rows_(layout()),
       arrangement_(next_arrangement()) {}
 
@@ -426,7 +427,7 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
     return total;
 }
 
-SearchWork Index::search_radius(const float* query, float radius, const AllowedIds& allowed, DistantIds& hits) const {
+SearchWork Index::search_radius(const float* query, float radius, const AllowedIds& allowed, HitList& hits) const {
     std::shared_lock<FairLock> reading(lock_);
     const Allowed rows = allowed_rows(allowed);
     Search search({rows_, *source_, *encoder_, settings_.metric}, rows);

@@ -107,7 +107,7 @@ public:
     // The k nearest to each query. Throws RowsMoved.
     SearchWork search(const SearchRequest& request, const Answers& answers) const;
     // All records within `radius` of one query, by true distance where vectors are kept.
-    SearchWork search_radius(const float* query, float radius, const AllowedIds& allowed, DistantIds& hits) const;
+    SearchWork search_radius(const float* query, float radius, const AllowedIds& allowed, HitList& hits) const;
 
     // --- Filters: fields of payloads beside the rows, which come and go with them.
 
@@ -120,6 +120,9 @@ public:
     // Adds the rows of these ids. Throws RowsMoved, as all do that are given a set of rows.
     void include(SelectedRows& rows, const int64_t* ids, int64_t n) const;
     std::vector<int64_t> ids_of(const SelectedRows& rows) const;
+
+    // How much of the stack a forget of one id takes.
+    size_t stack_of_forget() const { return stack_of_forget_; }
 
     int64_t size() const;
     int64_t dim() const { return dim_; }
@@ -174,6 +177,7 @@ private:
     const int64_t dim_;  // of every encoder it may get
     std::shared_ptr<const Encoder> encoder_;
     std::unique_ptr<Source> source_;
+    const size_t stack_of_forget_;
     Rows rows_;
     std::unique_ptr<filters::Filters> filters_;  // as many rows as there are, wherever nobody changes them
     uint64_t arrangement_;                       // another one whenever rows come or go

@@ -20,8 +20,10 @@ using namespace nb::literals;
 template <class T, size_t Dimensions>
 using Array = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 
-// Others may run Python meanwhile. Nothing of a record or a query is left in a register when Python goes on.
+// Others may run Python meanwhile. Nothing of a record or a query is left in a register when Python goes on, nor on so
+// much of the stack.
 struct Unlocked {
+    explicit Unlocked(size_t stack = DEEP_STACK) : cleared(stack) {}
     nb::gil_scoped_release released;
     ClearedRegisters cleared;  // the first to go
 };

@@ -197,7 +197,7 @@ bool take_rows(Reader& reader, int64_t dim, WipedVector<float>& into) {
 nb::object take_vectors(nb::bytes body, nb::tuple names, int64_t dim) {
     const char* const text = body.c_str();
     const char* const end = text + body.size();
-    const ClearedRegisters cleared;
+    const ClearedRegisters cleared(STACK);
     Reader reader(text, end);
     if (dim < 1 || !reader.take('{')) return nb::none();
     WipedVector<float> numbers;
@@ -256,7 +256,7 @@ void bind_bodies(nb::module_& module) {
     module.def("wipe_bytes", &wipe_bytes, "data"_a,
                "Overwrite bytes that nobody else has and nobody will read again: Python frees them as they are.");
     module.def(
-        "clear_stack", [] { const ClearedRegisters cleared; },
+        "clear_stack", [] { const ClearedRegisters cleared(STACK); },
         "Overwrite what the calls that have just ended left on this thread's stack, and in the CPU's registers.");
 }
 

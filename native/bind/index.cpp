@@ -185,7 +185,7 @@ void bind_index(nb::module_& module) {
         .def(
             "forget_one",
             [](Index& self, int64_t id) {
-                Unlocked released;
+                Unlocked released(self.stack_of_forget());
                 return self.forget(&id, 1, true) == 1;
             },
             "id"_a)
@@ -253,7 +253,7 @@ void bind_index(nb::module_& module) {
                 expect(distances.rows == queries.rows && distances.columns == k, "distances: wrong shape");
                 SearchWork work;
                 {
-                    Unlocked released;
+                    Unlocked released(STACK);
                     work = self.search({queries.data, queries.rows, k, effort, restriction.allowed(), threads},
                                        {ids.data, distances.data});
                 }
@@ -264,10 +264,16 @@ void bind_index(nb::module_& module) {
             "search_radius",
             [](const Index& self, Array<const float, 1> query, float radius, nb::handle allowed) {
                 const Restriction restriction(allowed);
-                DistantIds hits;
-                Unlocked released;
-                const SearchWork work = self.search_radius(query.data(), radius, restriction.allowed(), hits);
-                return std::make_pair(std::move(hits), as_tuple(work));
+                HitList hits;
+                SearchWork work;
+                {
+                    Unlocked released(STACK);
+                    work = self.search_radius(query.data(), radius, restriction.allowed(), hits);
+                }
+                std::vector<std::pair<float, int64_t>, WipingAllocator<std::pair<float, int64_t>>> found;
+                found.reserve(hits.size());
+                for (const Hit& hit : hits) found.emplace_back(hit.distance, hit.id);
+                return std::make_pair(std::move(found), as_tuple(work));
             },
             "query"_a.noconvert(), "radius"_a, "allowed"_a.none())
         .def(

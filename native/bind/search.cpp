@@ -48,7 +48,7 @@ struct DirectSearch {
         const NewArray<float> distances(queries.rows, *k);
         SearchWork done;
         {
-            Unlocked released;
+            Unlocked released(STACK);
             done = index.search({queries.data, queries.rows, *k, *effort, {}, *threads}, {ids.data, distances.data});
         }
         return wrapped(ids.object, distances.object,

@@ -1,8 +1,11 @@
 // What only tests ask for: looks into memory, structures and registers, and parts of the core by themselves.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "bind/bind.h"
@@ -76,6 +79,30 @@ void check_graph(const GraphData& g, int64_t rows) {
     expect(used == g.count && held == rows, "the graph holds other rows than the index");
 }
 
+constexpr size_t LOOKED_AT = 128 * 1024;
+constexpr uint8_t PAINT = 0xA5;
+
+__attribute__((noinline)) void paint_stack() {
+    uint8_t below[LOOKED_AT];
+    std::memset(below, PAINT, sizeof below);
+    __asm__ __volatile__("" : : "r"(below) : "memory");
+}
+
+// How far down the paint is gone.
+__attribute__((noinline)) size_t unpainted_stack() {
+    uint8_t below[LOOKED_AT];
+    __asm__ __volatile__("" : : "r"(below) : "memory");
+    return LOOKED_AT - static_cast<size_t>(
+                           std::find_if(below, below + LOOKED_AT, [](uint8_t byte) { return byte != PAINT; }) - below);
+}
+
+template <class Call>
+size_t stack_of(Call call) {
+    paint_stack();
+    call();
+    return unpainted_stack();
+}
+
 }  // namespace
 
 void bind_testing(nb::module_& module) {
@@ -88,6 +115,27 @@ void bind_testing(nb::module_& module) {
             return nb::bytes(reinterpret_cast<const char*>(held), bytes);
         },
         "What the wide registers of the CPU hold.");
+
+    testing.def(
+        "stack_of_forget",
+        [](Index& index, int64_t id) {
+            return std::make_pair(stack_of([&] { index.forget(&id, 1, true); }), index.stack_of_forget());
+        },
+        "index"_a, "id"_a, "How many bytes of the stack it takes, and how many are cleared for it.");
+    testing.def(
+        "stack_of_others",
+        [](Index& index, Array<const float, 1> x, int64_t id) {
+            int64_t ids[3];
+            float distances[3];
+            std::vector<std::pair<size_t, size_t>> taken;
+            taken.emplace_back(stack_of([&] { index.add(x.data(), &id, 1, 1); }), DEEP_STACK);
+            taken.emplace_back(stack_of([&] { index.update(x.data(), &id, 1, 1); }), DEEP_STACK);
+            taken.emplace_back(stack_of([&] { index.search({x.data(), 1, 3}, {ids, distances}); }), STACK);
+            HitList hits;
+            taken.emplace_back(stack_of([&] { index.search_radius(x.data(), 1.0f, {}, hits); }), STACK);
+            return taken;
+        },
+        "index"_a, "x"_a.noconvert(), "id"_a, "The same of add, update, search and search_radius.");
 
     testing.def(
         "raw_memory",

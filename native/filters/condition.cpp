@@ -3,8 +3,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "memory/wipe.h"
-
 namespace lethevec::filters {
 
 namespace {
@@ -55,7 +53,7 @@ public:
                 break;
             case Condition::exists: break;
             case Condition::matches: {
-                std::vector<Step> steps;
+                Steps steps;
                 for (uint32_t i = 0; i < count; ++i) {
                     Step step;
                     const auto step_name = take<uint8_t>();
@@ -112,24 +110,12 @@ private:
     const char *at_, *end_;
 };
 
-void wipe_values(Condition& condition) {
-    for (Condition& part : condition.parts) wipe_values(part);
-    wipe(condition.numbers.data(), condition.numbers.size() * sizeof(int64_t));
-    wipe(condition.values.data(), condition.values.size() * sizeof(Value));
-    wipe(condition.limits.data(), condition.limits.size() * sizeof(Condition::Bound));
-}
-
 }  // namespace
 
-Filter::Filter(std::string_view program) : program_(program) {
-    Reader reader(program_);
+Filter::Filter(std::string_view program) : program_(program.begin(), program.end()) {
+    Reader reader({program_.data(), program_.size()});
     condition_ = reader.condition(0);
     expect(reader.done());
-}
-
-Filter::~Filter() {
-    wipe_values(condition_);
-    wipe(program_.data(), program_.size());
 }
 
 }  // namespace lethevec::filters

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "filters/pattern.h"
 #include "filters/value.h"
+#include "memory/wiped.h"
 
 namespace lethevec::filters {
 
@@ -24,25 +24,24 @@ struct Condition {
 
     Name name = all;
     std::vector<Condition> parts;
-    std::vector<int64_t> numbers;  // of ids
+    WipedVector<int64_t> numbers;  // of ids
     std::string_view field;        // texts are the filter's
-    std::vector<Value> values;
-    std::vector<Bound> limits;
+    WipedVector<Value> values;
+    WipedVector<Bound> limits;
     std::shared_ptr<const Pattern> pattern;
 };
 
-// What a person looks for says something of them: it is wiped when it goes.
+// What a person looks for says something of them: by the types of its lists, all of it is wiped when it goes.
 class Filter {
 public:
     // Throws std::invalid_argument for what is no program.
     explicit Filter(std::string_view program);
-    ~Filter();
     Filter(const Filter&) = delete;
     Filter& operator=(const Filter&) = delete;
     const Condition& condition() const { return condition_; }
 
 private:
-    std::string program_;
+    const WipedVector<char> program_;
     Condition condition_;
 };
 

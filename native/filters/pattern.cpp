@@ -35,7 +35,7 @@ bool fits(const Step& step, uint32_t c) {
 
 }  // namespace
 
-Pattern::Pattern(std::vector<Step> steps) : steps_(std::move(steps)) {
+Pattern::Pattern(Steps steps) : steps_(std::move(steps)) {
     const auto n = static_cast<uint32_t>(steps_.size());
     if (n == 0 || steps_.back().name != Step::match) throw std::invalid_argument("pattern: no end");
     for (const Step& step : steps_)

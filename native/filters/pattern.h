@@ -7,19 +7,24 @@
 #include <utility>
 #include <vector>
 
+#include "memory/wiped.h"
+
 namespace lethevec::filters {
 
 struct Step {
     enum Name : uint8_t { character, split, jump, begin, end, word, no_word, match };
     Name name = match;
     uint32_t first = 0, second = 0;
-    std::vector<std::pair<uint32_t, uint32_t>> ranges;
+    std::vector<std::pair<uint32_t, uint32_t>, WipingAllocator<std::pair<uint32_t, uint32_t>>> ranges;
 };
+
+// They hold what somebody looks for.
+using Steps = std::vector<Step, WipingAllocator<Step>>;
 
 class Pattern {
 public:
     // Throws std::invalid_argument where a step leads to nowhere.
-    explicit Pattern(std::vector<Step> steps);
+    explicit Pattern(Steps steps);
     // Not for two threads at once: it has memory for the ways.
     class Matcher {
     public:
@@ -40,7 +45,7 @@ public:
     };
 
 private:
-    std::vector<Step> steps_;
+    Steps steps_;
 };
 
 }  // namespace lethevec::filters

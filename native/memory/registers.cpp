@@ -8,14 +8,21 @@ namespace lethevec {
 
 namespace {
 
-// More than the frames of any call take that work on one record or query at a time; a test looks for what is left.
-constexpr size_t STACK_BYTES = 32 * 1024;
+template <size_t BYTES>
+__attribute__((noinline)) void clear_below() {
+    unsigned char below[BYTES];
+    wipe(below, sizeof below);
+}
 
 }  // namespace
 
-__attribute__((noinline)) void clear_stack() {
-    unsigned char below[STACK_BYTES];
-    wipe(below, sizeof below);
+void clear_stack(size_t used) {
+    if (used <= LITTLE_STACK)
+        clear_below<LITTLE_STACK>();
+    else if (used <= STACK)
+        clear_below<STACK>();
+    else
+        clear_below<DEEP_STACK>();
 }
 
 #define LETHEVEC_FIRST(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14) f(15)

@@ -12,8 +12,13 @@ namespace lethevec {
 // All that the CPU has, whichever instructions the kernels use: the C library copies memory with the widest.
 void clear_registers();
 
-// The stack below the caller, where the calls that have just ended kept what they had no register for.
-void clear_stack();
+// How far down the stack calls reach: a forget in a source that has little to do, a search, and any call that works on
+// one record at a time. tests/index/test_registers.py measures it.
+constexpr size_t LITTLE_STACK = 4 * 1024, STACK = 32 * 1024, DEEP_STACK = 64 * 1024;
+
+// The stack below the caller, where the calls that have just ended kept what they had no register for. To clear more
+// than was used takes time: a forget takes as long as 16 KB do.
+void clear_stack(size_t used = DEEP_STACK);
 
 // What they hold, one after the other; returns how many bytes that are. For tests.
 constexpr size_t REGISTER_BYTES = 32 * 64;
@@ -21,13 +26,14 @@ size_t read_registers(uint8_t* out);
 
 // Clears both when it goes: for calls that see records or queries, and for threads that work for them.
 struct ClearedRegisters {
-    ClearedRegisters() = default;
+    explicit ClearedRegisters(size_t stack = DEEP_STACK) : stack(stack) {}
     ClearedRegisters(const ClearedRegisters&) = delete;
     ClearedRegisters& operator=(const ClearedRegisters&) = delete;
     ~ClearedRegisters() {
-        clear_stack();
+        clear_stack(stack);
         clear_registers();
     }
+    const size_t stack;
 };
 
 }  // namespace lethevec

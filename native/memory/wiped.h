@@ -99,16 +99,13 @@ public:
     }
     template <class From, class = std::enable_if_t<!std::is_integral_v<From>>>
     void assign(From begin, From end) {
-        const auto n = static_cast<std::size_t>(std::distance(begin, end));
-        clear();
-        make_room(n);
+        make_place(static_cast<std::size_t>(std::distance(begin, end)));
         std::uninitialized_copy(begin, end, data_);
-        size_ = n;
     }
     void assign(std::size_t n, const T& item) {
         const T kept = item;
-        clear();
-        resize(n, kept);
+        make_place(n);
+        std::uninitialized_fill(data_, data_ + n, kept);
     }
     // Others at the end; not of this list itself.
     template <class From>
@@ -136,6 +133,11 @@ private:
 
     void make_room(std::size_t n) {
         if (n > room_) move_to(std::max(n, room_ + room_ / 2));
+    }
+    // A length of n for what is written over all that was here.
+    void make_place(std::size_t n) {
+        if (n > room_) shrink(0);
+        resize_unfilled(n);
     }
     void shrink(std::size_t n) noexcept {
         wipe(data_ + n, (size_ - n) * sizeof(T));

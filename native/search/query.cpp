@@ -15,11 +15,6 @@ namespace {
 constexpr int64_t CHUNK_BITS = CHUNK_BYTES * 8;
 constexpr double PI = 3.14159265358979323846;
 
-template <class List>
-void wipe_list(List& list) {
-    wipe(list.data(), list.size() * sizeof(list[0]));
-}
-
 // Of the square of a vector, what so many planes of a progressive code leave.
 double lost_share(int64_t planes) {
     double left = 1.0;
@@ -54,8 +49,8 @@ double first_weights(const float* values, int64_t bits, int32_t* weights) {
 }  // namespace
 
 void FirstWeights::wipe() {
-    wipe_list(tables);
-    wipe_list(wide);
+    tables.clear();
+    wide.clear();
     view = {};
     unit = 0.0;
 }
@@ -66,20 +61,20 @@ void FirstWeights::set(const float* values, int64_t bits, bool want_wide) {
     const double scale = first_weights(values, bits, whole.at(0));
     unit = scale > 0.0 ? 1.0 / scale : 0.0;
     const int64_t bytes = (bits + 7) / 8;
-    tables.resize(static_cast<size_t>(bytes * 32));
+    tables.resize_unfilled(static_cast<size_t>(bytes * 32));
     fill_lookup_tables(values, weights, bits, tables.data());
     int32_t half = 0;
     for (int64_t j = 0; j < bits; ++j) half += weights[j];
     view = {tables.data(), bytes, half, 0.0f};
     if (!want_wide || !active().widen_tables || bytes == 0) return;
-    wide.resize(static_cast<size_t>(wide_tables(bytes)));
+    wide.resize_unfilled(static_cast<size_t>(wide_tables(bytes)));
     active().widen_tables(tables.data(), bytes, wide.data());
     view.wide = wide.data();
 }
 
 void TailWeights::wipe() {
-    wipe_list(weights);
-    wipe_list(signs);
+    weights.clear();
+    signs.clear();
     sum = 0;
     unit = 0.0;
 }
@@ -101,9 +96,9 @@ void TailWeights::set(const float* values, int64_t bits) {
 }
 
 void PreparedQuery::wipe() {
-    wipe_list(vector);
-    wipe_list(values);
-    wipe_list(code);
+    vector.clear();
+    values.clear();
+    code.clear();
     tail.wipe();
     norm = alignment = first_error = code_error = 0.0;
 }
@@ -129,7 +124,7 @@ void prepare(PreparedQuery& query, const Encoder& encoder, Metric metric, const 
     }
     Wiped<float> direction(d);
     write_direction(x, d, query.norm, direction.at(0));
-    query.values.resize(static_cast<size_t>(bits));
+    query.values.resize_unfilled(static_cast<size_t>(bits));
     encoder.coordinates(direction.at(0), query.values.data(), scratch.at(0));
     query.tail.set(query.values.data() + first, bits - first);
     query.first_error = query.code_error = 0.0;

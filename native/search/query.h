@@ -5,18 +5,17 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "hashing/encoder.h"
-#include "memory/aligned.h"
+#include "memory/wiped.h"
 #include "rows/rows.h"
 
 namespace lethevec {
 
 enum class Metric { cosine, l2, ip };
 
-// What a person looks for can say as much of them as a record. So everything here is wiped when it goes, and when only
-// its buffers are kept for the next query: their sizes follow from the configuration.
+// What a person looks for can say as much of them as a record. So everything here is wiped when it goes: its lists by
+// their type, and its numbers by `wipe`, which also empties the lists where they are kept for the next query.
 
 // A query against the first bits of codes: tables of what the bits are worth.
 struct FirstWeights {
@@ -31,8 +30,8 @@ struct FirstWeights {
 
     ScanQuery view{};             // for kernels; its gain is left to the caller
     double unit = 0.0;            // what one unit of a score is worth
-    std::vector<uint8_t> tables;  // that the view points to
-    AlignedVector<uint8_t> wide;  // the same for wider look-ups: each table is a line of the cache
+    WipedVector<uint8_t> tables;  // that the view points to
+    WipedVector<uint8_t> wide;    // the same for wider look-ups: each table is a line of the cache
 };
 
 // A query against the rest of codes: a weight of up to 127 and a sign for each bit, padded to words of 32 bits.
@@ -44,8 +43,8 @@ struct TailWeights {
     void wipe();
     void set(const float* values, int64_t bits);
 
-    std::vector<uint8_t> weights;
-    std::vector<uint32_t> signs;
+    WipedVector<uint8_t> weights;
+    WipedVector<uint32_t> signs;
     int32_t sum = 0;    // of all weights
     double unit = 0.0;  // what one unit is worth
 };
@@ -59,10 +58,10 @@ struct PreparedQuery {
 
     KeyKind kind = KEY_SCORE;
     double norm = 0.0;          // |q|
-    std::vector<float> vector;  // what true distances are taken to: q, or q/|q| under cosine
+    WipedVector<float> vector;  // what true distances are taken to: q, or q/|q| under cosine
 
     // Asymmetric ranking: the coordinates of the query that the bits of a code stand for.
-    std::vector<float> values;
+    WipedVector<float> values;
     TailWeights tail;  // for the bits after the first ones of the layout
     // What the first bits of a record come to against its own direction, on average. 0: the query says it better (see
     // the spec's `first_alignment`).
@@ -70,7 +69,7 @@ struct PreparedQuery {
     // Progressive codes: the usual error of a cosine by the first bits and by all of them. 0: not known.
     double first_error = 0.0, code_error = 0.0;
 
-    std::vector<uint64_t> code;  // Hamming ranking
+    WipedVector<uint64_t> code;  // Hamming ranking
 
     // The key of a record by its whole code, larger is nearer, for the estimate of <q/|q|, x/|x|>.
     float key(float estimate, float record_norm) const {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "memory/wipe.h"
 #include "memory/wiped.h"
 #include "search/direct.h"
 
@@ -31,6 +30,7 @@ Search::Search(const Of& of, const Allowed& allowed)
 void Search::Memory::leave() {
     sought.resize(1);
     sought[0].query.wipe();
+    hits.clear();
 }
 
 // All lists are about as long as one of these two.
@@ -74,7 +74,7 @@ int64_t Search::together(const Of& of, const Allowed& allowed, int64_t k, double
     return of.source.queries_together(scope_of(of.rows, allowed, k, effort));
 }
 
-void Search::within(const float* x, float radius, DistantIds& hits) {
+void Search::within(const float* x, float radius, HitList& hits) {
     Sought& sought = memory_->sought[0];
     Candidates& found = sought.candidates;
     if (keeps_vectors_) {
@@ -166,14 +166,13 @@ void Search::collect(const Sought& sought, int64_t k) {
 
 // And leaves none of them: the list stays with the thread, and one of the records may be forgotten meanwhile.
 void Search::answer(int64_t k, int64_t* ids, float* distances) {
-    std::vector<Hit>& hits = memory_->hits;
+    HitList& hits = memory_->hits;
     const auto found = std::min<int64_t>(k, static_cast<int64_t>(hits.size()));
     std::partial_sort(hits.begin(), hits.begin() + found, hits.end());
     for (int64_t i = 0; i < k; ++i) {
-        ids[i] = i < found ? hits[static_cast<size_t>(i)].second : -1;
-        distances[i] = i < found ? hits[static_cast<size_t>(i)].first : FARTHEST;
+        ids[i] = i < found ? hits[static_cast<size_t>(i)].id : -1;
+        distances[i] = i < found ? hits[static_cast<size_t>(i)].distance : FARTHEST;
     }
-    wipe(hits.data(), hits.size() * sizeof(Hit));
     hits.clear();
 }
 

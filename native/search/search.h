@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "hashing/encoder.h"
@@ -12,8 +11,6 @@
 #include "sources/source.h"
 
 namespace lethevec {
-
-using Hit = std::pair<float, int64_t>;  // distance, id: the order of answers
 
 class Search {
 public:
@@ -29,7 +26,7 @@ public:
     // The k nearest records of each of n queries: ids (n, k), -1 where there are fewer, and distances, infinity there.
     void nearest(const float* x, int64_t n, int64_t k, double effort, int64_t* ids, float* distances);
     // All records within a radius, nearest first, by the best distance that is kept.
-    void within(const float* x, float radius, DistantIds& hits);
+    void within(const float* x, float radius, HitList& hits);
 
     // How many queries are best given to `nearest` at once, or more.
     static int64_t together(const Of& of, const Allowed& allowed, int64_t k, double effort);
@@ -44,7 +41,7 @@ private:
         std::vector<float> factors, keys;  // of candidates
         std::vector<const uint32_t*> tails;
         std::vector<uint32_t> differ;
-        std::vector<Hit> hits;
+        HitList hits;
     };
 
     // The rows that may be found, one by one, without the source's help.

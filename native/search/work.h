@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "memory/wiped.h"
 
 namespace lethevec {
 
-// Answers of a search within a radius.
-using DistantIds = std::vector<std::pair<float, int64_t>, WipingAllocator<std::pair<float, int64_t>>>;
+// A record that was found. Answers are ordered by distance, then by id.
+struct Hit {
+    float distance;
+    int64_t id;
+
+    friend bool operator<(const Hit& a, const Hit& b) {
+        return a.distance != b.distance ? a.distance < b.distance : a.id < b.id;
+    }
+};
+using HitList = WipedVector<Hit>;
 
 struct SearchWork {
     int64_t scanned = 0;     // records whose first bits were looked at

@@ -1,4 +1,4 @@
-// Where a search gets its candidates: scan, tables or pivots.
+// Where a search gets its candidates: scan, tables, pivots or graph.
 //
 // A source has a structure that is derived from the rows. It is told of every change, under the index's write lock, and
 // must at all times equal what a build from scratch over the same records gives. What one search asks of it is another
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hashing/encoder.h"
+#include "memory/registers.h"
 #include "rows/allowed.h"
 #include "rows/rows.h"
 #include "search/query.h"
@@ -124,6 +125,8 @@ public:
         if (copy) copy->leave(rows, which, n, threads, progress);
         return copy;
     }
+    // How much of the stack `leave` of a single row may take.
+    virtual size_t stack_of_leave() const { return STACK; }
     // Whether a change may be made in pieces: `leave` never throws, and many rows cost as much as each of them.
     virtual bool changes_in_pieces() const { return false; }
     // The last row is about to take the number of `row`, which has left.

@@ -284,11 +284,10 @@ private:
     void look(Random& random, const std::vector<int64_t>& gone, const std::vector<float>& queries) {
         switch (random.below(7)) {
             case 0: {
-                DistantIds hits;
+                HitList hits;
                 index_.search_radius(queries.data(), 3.0f, {}, hits);
-                for (const auto& hit : hits)
-                    expect(!std::binary_search(gone.begin(), gone.end(), hit.second), "radius: a forgotten record",
-                           where_);
+                for (const Hit& hit : hits)
+                    expect(!std::binary_search(gone.begin(), gone.end(), hit.id), "radius: a forgotten record", where_);
                 break;
             }
             case 1: {

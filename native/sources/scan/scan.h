@@ -24,6 +24,7 @@ public:
 
     void add(const NewRows&, int64_t, const Progress&) override {}
     void leave(const Rows&, const uint32_t*, int64_t, int64_t, const Progress&) override {}
+    size_t stack_of_leave() const override { return LITTLE_STACK; }
     bool changes_in_pieces() const override { return true; }
     void renumber(const Rows&, uint32_t, uint32_t) override {}
 

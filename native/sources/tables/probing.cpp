@@ -8,8 +8,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "memory/wipe.h"
-
 namespace lethevec {
 
 namespace {
@@ -43,7 +41,7 @@ Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bi
       sizes_(static_cast<size_t>(tables * bits)),
       flip_(static_cast<size_t>(tables * bits)),
       home_(static_cast<size_t>(tables)) {
-    std::vector<uint64_t> order(static_cast<size_t>(bits));
+    WipedVector<uint64_t> order(static_cast<size_t>(bits));
     for (int64_t t = 0; t < tables; ++t) {
         uint32_t home = 0;
         for (int64_t i = 0; i < bits; ++i) {
@@ -72,18 +70,6 @@ Probing::Probing(const float* values, int64_t stride, int64_t tables, int64_t bi
     heap_.reserve(1024);
     for (int64_t t = 0; t < tables; ++t)
         heap_.push_back(pack(0.0f, static_cast<uint32_t>(t), 0));  // ascending, and so a heap
-}
-
-// What is left of the query.
-Probing::~Probing() {
-    const auto clear = [](auto& list) { wipe(list.data(), list.size() * sizeof(list[0])); };
-    clear(sizes_);
-    clear(flip_);
-    clear(home_);
-    clear(heap_);
-    clear(keys_);
-    clear(scores_);
-    clear(nodes_);
 }
 
 // About how many buckets have scores up to each level: sizes are rounded to whole levels, and sets of them are counted
@@ -236,7 +222,7 @@ bool Probing::next(Probe& probe) { return in_order_ ? next_in_order(probe) : nex
 
 bool Probing::next_of_heap(Probe& probe) {
     if (heap_.empty()) return false;
-    const Node first = heap_.front();
+    const Node first = heap_[0];
     const auto table = static_cast<uint32_t>(first >> TABLE_SHIFT) & 0xFFu;
     const auto flips = static_cast<uint32_t>(first) & FLIPS;
     const float score = score_in(first);

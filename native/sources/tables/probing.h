@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "memory/wiped.h"
 
 namespace lethevec {
 
@@ -22,7 +23,6 @@ public:
     // `values` has `bits` values for each table, those of table t from t * stride on. About `likely` buckets will be
     // asked for: where they are many, about as many are put in order at once, which takes less time than a heap.
     Probing(const float* values, int64_t stride, int64_t tables, int64_t bits, double likely);
-    ~Probing();
     Probing(const Probing&) = delete;
     Probing& operator=(const Probing&) = delete;
     // False when every bucket has been given.
@@ -48,26 +48,26 @@ private:
     }
 
     int64_t bits_;
-    std::vector<float> sizes_;    // (tables, bits), ascending
-    std::vector<uint32_t> flip_;  // (tables, bits): the bit of the key that each of them is about
-    std::vector<uint32_t> home_;
-    std::vector<Node> heap_;
+    WipedVector<float> sizes_;    // (tables, bits), ascending
+    WipedVector<uint32_t> flip_;  // (tables, bits): the bit of the key that each of them is about
+    WipedVector<uint32_t> home_;
+    WipedVector<Node> heap_;
 
     // Where buckets are put in order: so far those whose scores are at most `most_`, the last of them in bins of rising
     // scores. A bin is sorted when its turn comes.
     static constexpr int64_t LEVELS = 128;
     bool in_order_ = false;
     double wanted_ = 0.0;        // how many there should be in order
-    std::vector<double> up_to_;  // about how many buckets there are up to each level of the score
+    WipedVector<double> up_to_;  // about how many buckets there are up to each level of the score
     float level_ = 0.0f, most_ = -1.0f;
     int64_t half_ = 0;  // of a key's bits
-    std::vector<uint32_t>
+    WipedVector<uint32_t>
         keys_;  // (tables, 2, 2^half): what sets of flips of either half make of a key; the lower has the home
-    std::vector<float> scores_;
-    std::vector<uint32_t> sets_;  // table and flips
-    std::vector<int32_t> bins_;
-    std::vector<Node> nodes_;
-    std::vector<uint32_t> ends_;  // of bins
+    WipedVector<float> scores_;
+    WipedVector<uint32_t> sets_;  // table and flips
+    WipedVector<int32_t> bins_;
+    WipedVector<Node> nodes_;
+    WipedVector<uint32_t> ends_;  // of bins
     std::size_t at_ = 0, sorted_ = 0, bin_ = 0;
 };
 

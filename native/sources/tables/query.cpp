@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "kernels/dispatch.h"
-#include "memory/wipe.h"
 #include "memory/wiped.h"
 #include "search/lookup_tables.h"
 
@@ -71,13 +70,6 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
         widen(lookups_.data() + t * bytes * 32, bytes, own);
         scans_[static_cast<size_t>(t)].wide = own;
     }
-}
-
-TableQuery::~TableQuery() {
-    wipe(differing_.data(), differing_.size() * sizeof(uint16_t));
-    wipe(home_.data(), home_.size() * sizeof(uint32_t));
-    wipe(lookups_.data(), lookups_.size());
-    wipe(wide_.data(), wide_.size());
 }
 
 }  // namespace lethevec

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "memory/wiped.h"
 #include "sources/tables/probing.h"
 
 namespace lethevec {
@@ -15,7 +16,6 @@ class TableQuery {
 public:
     // `values` has d values for each table: first those of the key, then those of the signature.
     TableQuery(const float* values, int64_t d, int64_t tables, int64_t key_bits, int64_t signature_bits);
-    ~TableQuery();
     TableQuery(const TableQuery&) = delete;
     TableQuery& operator=(const TableQuery&) = delete;
 
@@ -34,13 +34,13 @@ public:
 
 private:
     int64_t half_;  // of a key's bits
-    std::vector<uint16_t>
+    WipedVector<uint16_t>
         differing_;  // (tables, 2, 2^half): the weights of any pattern of bits that differ in half of a key
-    std::vector<uint32_t> home_;  // the query's own keys
-    std::vector<int32_t> bases_;  // the estimate of a row that has the query's key and a signature that scores nothing
-    std::vector<uint8_t> lookups_;  // (tables, bytes, 2, 16)
-    std::vector<uint8_t> wide_;     // the same for wider look-ups, where they are used
-    std::vector<ScanQuery> scans_;
+    WipedVector<uint32_t> home_;  // the query's own keys
+    WipedVector<int32_t> bases_;  // the estimate of a row that has the query's key and a signature that scores nothing
+    WipedVector<uint8_t> lookups_;  // (tables, bytes, 2, 16)
+    WipedVector<uint8_t> wide_;     // the same for wider look-ups, where they are used
+    WipedVector<ScanQuery> scans_;
 };
 
 // The rank-th largest of the numbers counted so far; the lowest possible while there are not as many. It only ever

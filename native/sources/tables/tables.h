@@ -39,6 +39,7 @@ public:
     Layout layout(const Encoder& encoder, Metric metric, bool hamming) const override;
     void add(const NewRows& added, int64_t threads, const Progress& progress) override;
     void leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads, const Progress& progress) override;
+    size_t stack_of_leave() const override { return LITTLE_STACK; }
     bool changes_in_pieces() const override { return true; }
     void renumber(const Rows& rows, uint32_t last, uint32_t row) override;
     using Source::candidates;
