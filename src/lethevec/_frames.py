@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .errors import MissingDependencyError, VectorError
+from ._extras import need
+from .errors import VectorError
 
 __all__ = ["Read", "as_array", "stacked"]
 
@@ -105,13 +106,7 @@ def _polars(given: Any, name: str) -> Read:
 
 
 def _arrow(given: Any, name: str) -> Read:
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise MissingDependencyError(
-            f"{name}: reading Arrow data needs the package 'pyarrow', which is not installed: "
-            "pip install 'lethevec[datasets]'"
-        ) from None
+    pa = need("pyarrow", "datasets", f"{name}: reading Arrow data")
     if isinstance(given, pa.Table | pa.RecordBatch):
         columns, names = given.columns, given.schema.names
     elif isinstance(given, pa.Array | pa.ChunkedArray):

@@ -8,7 +8,6 @@ distance that tells padding from a record whose id happens to be -1.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .errors import IdError, MissingDependencyError
+from ._extras import need
+from .errors import IdError
 
 __all__ = ["Hit", "Hits", "Work"]
 
@@ -116,11 +116,11 @@ class Hits:
         """A pandas frame with a row for each answer: `query` (its place), `id`, `distance`; from a store also `subject`
         and `payload`.
         """
-        return _need("pandas").DataFrame(self._columns())
+        return need("pandas", "frames", "to_pandas").DataFrame(self._columns())
 
     def to_polars(self) -> Any:
         """A Polars frame with the same columns; payloads are JSON texts. Ids must be all numbers or all texts."""
-        polars = _need("polars")
+        polars = need("polars", "frames", "to_polars")
         columns = self._columns_of_one_kind()
         frame = polars.DataFrame(
             {name: values for name, values in columns.items() if name not in ("subject", "payload")}
@@ -134,7 +134,7 @@ class Hits:
 
     def to_arrow(self) -> Any:
         """An Arrow table with the same columns; payloads are JSON texts. Ids must be all numbers or all texts."""
-        pa = _need("pyarrow")
+        pa = need("pyarrow", "frames", "to_arrow")
         columns = self._columns_of_one_kind()
         for name in ("subject", "payload"):
             if name in columns:
@@ -172,12 +172,3 @@ class Hits:
                 None if payload is None else json.dumps(payload, ensure_ascii=False) for payload in columns["payload"]
             ]
         return columns
-
-
-def _need(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise MissingDependencyError(
-            f"this needs the package {package!r}, which is not installed: pip install 'lethevec[frames]'"
-        ) from None

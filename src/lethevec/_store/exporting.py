@@ -14,9 +14,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._extras import need
 from .._progress import Progress
 from .._record import Record
-from ..errors import FormatError, IncompleteWriteError, MissingDependencyError, UnknownIdError
+from ..errors import FormatError, IncompleteWriteError, UnknownIdError
 from .copying import building
 from .export_arrays import write_fvecs, write_npy, write_npz
 
@@ -109,14 +110,7 @@ def arrow_table(store: Store, where: Mapping[str, Any] | None, subject: str | No
 
 
 def _pyarrow(what: str) -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingDependencyError(
-            f"{what} needs the package 'pyarrow', which is not installed: pip install 'lethevec[datasets]'"
-        ) from None
-    return pa, pq
+    return need("pyarrow", "datasets", what), need("pyarrow.parquet", "datasets", what)
 
 
 def _schema(pa: Any, first: Record | None, dim: int) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Literal, NoReturn, overload
 import numpy.typing as npt
 
 from .._durable import as_path
+from .._extras import need
 from .._filters import parse
 from .._forgetting.anchors import Anchor
 from .._forgetting.elsewhere import read_elsewhere
@@ -41,7 +42,6 @@ from ..errors import (
     FileError,
     FormatError,
     IdError,
-    MissingDependencyError,
     ParameterError,
     UnsupportedError,
 )
@@ -315,13 +315,7 @@ class Store:
 
     def to_polars(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
         """The same as a Polars frame."""
-        try:
-            import polars
-        except ImportError:
-            raise MissingDependencyError(
-                "to_polars needs the package 'polars', which is not installed: pip install 'lethevec[frames]'"
-            ) from None
-        return polars.from_arrow(self.to_arrow(where=where, subject=subject))
+        return need("polars", "frames", "to_polars").from_arrow(self.to_arrow(where=where, subject=subject))
 
     def subjects(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> dict[str, int]:
         """Every subject with the number of its records, by code point; or those that begin with `prefix`.

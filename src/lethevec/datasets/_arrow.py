@@ -15,8 +15,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._extras import need
 from ..errors import FormatError
-from ._common import Rows, as_id, as_ids, as_moment, as_subject, choose, expect_magic, need
+from ._common import Rows, as_id, as_ids, as_moment, as_subject, choose, expect_magic
 
 _FILE_MAGIC = b"ARROW1\0\0"  # padded to eight bytes
 _EXTRA = ("datasets", "reading Parquet and Arrow files")

@@ -8,7 +8,6 @@ that number against the size of the file. Conversion to float32 and the check of
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, MissingDependencyError
+from ..errors import FormatError
 
 I64 = npt.NDArray[np.int64]
 #: Whole numbers as int64, or a list where some are texts.
@@ -116,14 +115,3 @@ def as_moment(path: Path, where: str, value: object) -> date | None:
             f"{path}: {where}: expected a time of expiry with a time zone, or a date (ISO 8601), got {value!r:.60}"
         )
     return moment
-
-
-def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional package, or say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.split(".")[0]
-        raise MissingDependencyError(
-            f"{purpose} needs the package {package!r}, which is not installed: pip install 'lethevec[{extra}]'"
-        ) from None

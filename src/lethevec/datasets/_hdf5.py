@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .._extras import need
 from ..errors import FormatError
-from ._common import MAX_EXPANSION, Rows, choose, expect_magic, need
+from ._common import MAX_EXPANSION, Rows, choose, expect_magic
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import need
 from ..errors import FormatError
 from ._arrow import arrow_errors, check_names, columns_of, convert
-from ._common import DEFAULT_KEYS, Rows, as_id, as_ids, as_moment, as_subject, choose, need
+from ._common import DEFAULT_KEYS, Rows, as_id, as_ids, as_moment, as_subject, choose
 
 __all__ = ["is_table", "payload_of", "table_rows"]
 

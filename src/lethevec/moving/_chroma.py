@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import need
 from ..errors import FileError, FormatError
 from ._hnsw_file import read_header
 from ._left_behind import bytes_by_file, files_below, unused_bytes
-from ._source import Batch, Residue, Source, choose, need, same_dim
+from ._source import Batch, Residue, Source, choose, same_dim
 
 __all__ = ["ChromaSource"]
 

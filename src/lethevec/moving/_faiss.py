@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import need
 from ..errors import FileError, FormatError, UnsupportedError
-from ._source import F32, Batch, Residue, Source, as_id, need, same_dim
+from ._source import F32, Batch, Residue, Source, as_id, same_dim
 
 __all__ = ["FaissSource"]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import need
 from .._vectors import as_vectors
 from ..errors import FormatError, ParameterError
 from ._left_behind import bytes_by_file, files_below
-from ._source import Batch, Residue, Source, as_id, choose, need
+from ._source import Batch, Residue, Source, as_id, choose
 
 __all__ = ["LanceSource"]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import need
 from ..errors import DownloadError, FormatError, ParameterError
-from ._source import Batch, Residue, Source, as_id, choose, need, same_dim
+from ._source import Batch, Residue, Source, as_id, choose, same_dim
 
 __all__ = ["PgvectorSource"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, MissingDependencyError, ParameterError
+from ..errors import FormatError, ParameterError
 
-__all__ = ["Batch", "Residue", "Source", "as_id", "choose", "need"]
+__all__ = ["F32", "Batch", "Residue", "Source", "as_id", "choose", "same_dim"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -100,17 +99,6 @@ def as_id(value: object) -> int | str:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value) if 0 <= int(value) < 1 << 63 else str(int(value))
     return str(value)
-
-
-def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional package, or say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.split(".")[0]
-        raise MissingDependencyError(
-            f"{purpose} needs the package {package!r}, which is not installed: pip install 'lethevec[{extra}]'"
-        ) from None
 
 
 def same_dim(vectors: F32, dim: int, where: str) -> F32:
