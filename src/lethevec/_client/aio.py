@@ -194,8 +194,8 @@ class AsyncCollection:
     async def add(
         self,
         vectors: npt.ArrayLike | None,
-        *,
         ids: Any,
+        *,
         subjects: Any = None,
         payloads: Any = None,
         expires: Any = KEEP,
@@ -206,8 +206,8 @@ class AsyncCollection:
     async def upsert(
         self,
         vectors: npt.ArrayLike | None,
-        *,
         ids: Any,
+        *,
         subjects: Any = None,
         payloads: Any = None,
         expires: Any = KEEP,
@@ -232,9 +232,9 @@ class AsyncCollection:
 
     async def update(
         self,
-        *,
-        ids: Any,
         vectors: Any = KEEP,
+        ids: Any = None,
+        *,
         subjects: Any = KEEP,
         payloads: Any = KEEP,
         expires: Any = KEEP,
@@ -269,7 +269,7 @@ class AsyncCollection:
                 return
             after = page[-1].id
 
-    async def ids(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> list[int | str]:
+    async def ids(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> list[int | str]:
         """The ids of all records, or of those that are chosen, ascending."""
         found: list[int | str] = []
         after: Any = None
@@ -279,7 +279,7 @@ class AsyncCollection:
             if after is None:
                 return found
 
-    async def count(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> int:
+    async def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
         """How many records there are, or how many are chosen."""
         return await self._client._send(requests.count(self.name, where, subject))
 
@@ -314,7 +314,7 @@ class AsyncCollection:
         where: Mapping[str, Any] | None = None,
         subject: str | None = None,
         radius: float | None = None,
-        effort: float | None = None,
+        effort: float = 1.0,
     ) -> Hits:
         """The k nearest records to each query, among those that are chosen."""
         return await self._client._send(requests.search(self.name, queries, k, where, subject, radius, effort))

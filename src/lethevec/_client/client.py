@@ -199,8 +199,8 @@ class RemoteCollection:
     def add(
         self,
         vectors: npt.ArrayLike | None,
-        *,
         ids: Any,
+        *,
         subjects: Any = None,
         payloads: Any = None,
         expires: Any = KEEP,
@@ -211,8 +211,8 @@ class RemoteCollection:
     def upsert(
         self,
         vectors: npt.ArrayLike | None,
-        *,
         ids: Any,
+        *,
         subjects: Any = None,
         payloads: Any = None,
         expires: Any = KEEP,
@@ -237,9 +237,9 @@ class RemoteCollection:
 
     def update(
         self,
-        *,
-        ids: Any,
         vectors: Any = KEEP,
+        ids: Any = None,
+        *,
         subjects: Any = KEEP,
         payloads: Any = KEEP,
         expires: Any = KEEP,
@@ -273,7 +273,7 @@ class RemoteCollection:
                 return
             after = page[-1].id
 
-    def ids(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> list[int | str]:
+    def ids(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> list[int | str]:
         """The ids of all records, or of those that are chosen, ascending."""
         found: list[int | str] = []
         after: Any = None
@@ -283,7 +283,7 @@ class RemoteCollection:
             if after is None:
                 return found
 
-    def count(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> int:
+    def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
         """How many records there are, or how many are chosen."""
         return self._client._send(requests.count(self.name, where, subject))
 
@@ -318,7 +318,7 @@ class RemoteCollection:
         where: Mapping[str, Any] | None = None,
         subject: str | None = None,
         radius: float | None = None,
-        effort: float | None = None,
+        effort: float = 1.0,
     ) -> Hits:
         """The k nearest records to each query, among those that are chosen."""
         return self._client._send(requests.search(self.name, queries, k, where, subject, radius, effort))

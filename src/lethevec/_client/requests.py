@@ -23,7 +23,7 @@ from .._forgetting.verify import Check, Verification
 from .._hits import Hits, Work
 from .._record import KEEP, Record
 from .._store import Preview
-from ..errors import ParameterError, VectorError
+from ..errors import IdError, ParameterError, VectorError
 
 __all__ = ["Request"]
 
@@ -186,6 +186,8 @@ def update(
     name: str, ids: Any, vectors: Any, subjects: Any, payloads: Any, expires: Any, merge: bool, erase_old: bool
 ) -> Request[Receipt | None]:
     """Replace parts of records."""
+    if ids is None:
+        raise IdError("ids: expected the ids of the records to update, got none")
     listed = _many(ids)
     content: dict[str, Any] = {"ids": listed, **_given(merge=merge, erase_old=erase_old)}
     if vectors is not KEEP:
@@ -254,7 +256,7 @@ def count(name: str, where: Any, subject: Any) -> Request[int]:
 
 
 def search(
-    name: str, queries: Any, k: int, where: Any, subject: Any, radius: float | None, effort: float | None
+    name: str, queries: Any, k: int, where: Any, subject: Any, radius: float | None, effort: float
 ) -> Request[Hits]:
     """The nearest records. Without a filter the vectors go raw, which is the least work for both sides."""
     vectors = floats(queries)
