@@ -1,10 +1,14 @@
-"""A server for the adapters: a client's collection must do wherever a store does."""
+"""A server for the adapters, as a client's collection must do wherever a store does; and the thin distributions."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -65,3 +69,30 @@ def remote(server, request):
         yield make
         for name in made:
             client.drop(name)
+
+
+@pytest.fixture
+def distribution(tmp_path):
+    """Builds and installs a distribution with a conventional name; its modules must have the same classes."""
+    import lethevec
+
+    def check(name: str, ours: str, classes: Mapping[str, str]) -> str:
+        """`classes` are names by the modules that re-export them; returns the metadata of what was installed."""
+        source, site = tmp_path / "source", tmp_path / "site"
+        shutil.copytree(ROOT / "integrations" / name, source)  # a build leaves files beside the sources
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*pip, "--target", str(site), str(source)], check=True)
+        code = f"""
+import importlib
+ours = importlib.import_module({ours!r})
+for module, name in {dict(classes)!r}.items():
+    assert getattr(importlib.import_module(module), name) is getattr(ours, name), name
+"""
+        path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+        [metadata] = site.glob("*.dist-info/METADATA")
+        text = metadata.read_text()
+        assert f"Version: {lethevec.__version__}" in text
+        return text
+
+    return check
