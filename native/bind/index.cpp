@@ -158,7 +158,7 @@ void bind_index(nb::module_& module) {
                 new (self) Index({metric_of(metric), hamming, form_of(vectors)}, std::move(encoder), source.make());
             },
             "encoder"_a, "metric"_a, "hamming"_a, "vectors"_a, "source"_a)
-        .def("__len__", &Index::size, nb::call_guard<Unlocked>())
+        .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())  // sees no record
         .def(
             "add",
             [](Index& self, Vectors x, Ids ids, int64_t threads, const Report& progress) {

@@ -9,13 +9,26 @@ from contextlib import contextmanager
 
 from ..errors import ForkError
 
+#: How often this process was forked from one that ran this. A number is compared in no time, and asking the system who
+#: we are takes as long as a forget.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
 
 class ChangeLock:
     """Held by whoever changes an index, also where a change is several native calls."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._process = os.getpid()
+        self._process, self._forks = os.getpid(), _forks
 
     def __enter__(self) -> None:
         # Before the lock: a thread of the parent may have held it when the process was forked.
@@ -39,4 +52,4 @@ class ChangeLock:
             yield
 
     def _inherited(self) -> bool:
-        return os.getpid() != self._process
+        return _forks != self._forks

@@ -60,7 +60,7 @@ class Records:
 
     def add(self, x: F32, ids: I64, threads: int) -> None:
         """Add records; if they are refused, or the call is interrupted, nothing has changed."""
-        if self._passes_threshold(len(self) + len(x)):
+        if self._passes_threshold(len(x)):
             self._refuse_known(ids)  # before everything is made again for nothing
             made, source = self._made_again(len(self) + len(x), self.ids())
             _add(made, source, x, ids, threads)
@@ -77,7 +77,7 @@ class Records:
         """File what was loaded into the native index; whether that was done by the image."""
         with _progress(self.source, 0 if image else SHOWN_FROM) as advance:
             restored = self.native.file_loaded(image, rows, threads, advance)
-        if self._passes_threshold(len(self)):  # others came than were expected
+        if self._passes_threshold(0):  # others came than were expected
             self.native, self.source = self._made_again(len(self), self.ids())
         return restored
 
@@ -87,7 +87,7 @@ class Records:
         if isinstance(self._config.source, Auto):
             present = self.contains(ids)
             leaving = int(present.sum())
-            if self._passes_threshold(len(self) - leaving):
+            if self._passes_threshold(-leaving):
                 left = self._without(ids, present, ignore_unknown)
                 self.native, self.source = self._made_again(len(left), left)
                 return leaving
@@ -97,7 +97,7 @@ class Records:
 
     def forget_one(self, id: int) -> bool:
         """Forget a single record, faster; whether there was one."""
-        if self._passes_threshold(len(self) - 1):
+        if self._passes_threshold(-1):
             return self.forget(np.array([id], dtype=np.int64), ignore_unknown=True) == 1
         return self.native.forget_one(id)
 
@@ -126,8 +126,9 @@ class Records:
         ids, norms, factors, codes = columns
         refuse(self.native.add_codes(codes, norms, factors, ids, resolve_threads(None)))
 
-    def _passes_threshold(self, records: int) -> bool:
-        return isinstance(self._config.source, Auto) and chosen(self._config, records) != self.source
+    def _passes_threshold(self, more: int) -> bool:
+        """Whether so many more records, or fewer, are for another source."""
+        return isinstance(self._config.source, Auto) and chosen(self._config, len(self) + more) != self.source
 
     def _refuse_known(self, ids: I64) -> None:
         known = self.contains(ids)
