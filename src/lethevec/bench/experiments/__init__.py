@@ -38,7 +38,9 @@ SINGLE = {
     "scan": Experiment("the scan beside its rivals; adding, forgetting, memory"),
     "tables": Experiment("hash tables as the source of candidates", draws=True),
     "pivots": Experiment("pivots as the source of candidates, beside ScaNN, hnswlib and IVFPQ", draws=True),
-    "scale": Experiment("building, changing and searching as an index grows to millions of records", data=False),
+    "scale": Experiment(
+        "building, changing and searching as an index grows to millions of records", data=False, draws=True
+    ),
     "graph": Experiment("the graph as the source of candidates, beside SymphonyQG, hnswlib and pivots"),
     "memory": Experiment("bytes a record beside peers; opening"),
     "batches": Experiment("single calls, batches on one thread and on all, beside peers; building and loading on all"),

@@ -144,4 +144,4 @@ def in_files(field: Field, name: str, gone: Ids, chance: list[float], stay: Ids)
 
 def _given(field: Field, rows: Ids) -> F32:
     """Vectors as the index was given them."""
-    return as_given(np.array(field.data.train[rows]), field.data.metric)
+    return as_given(field.data.train[rows], field.data.metric)

@@ -55,13 +55,14 @@ def timed(dim: int, expansion: int) -> list[Competitor]:
 def experiment(run: Run, whole: Prepared) -> None:
     """Measure the first records of one data set: learned rivals are trained again and again here."""
     given = run.first(whole, run.options.delete_records)
+    clock = run.options.clock
     order = np.random.default_rng(10).permutation(len(given.data.train)).tolist()
 
     def own(field: Field) -> list[Line]:
         lines = []
         for one in timed(given.data.dim, paper.expansions(given.data.name)[-1]):
             field.enter([one])
-            took = field.ask(one.name, "delete_alone", rows=order[: POINTS + 1]) if field.workers else None
+            took = field.ask(one.name, "delete_alone", rows=order[: POINTS + 1], clock=clock) if field.workers else None
             if took is not None:
                 field.note(f"  {one.name}: {1e6 * float(np.mean(took[1:])):,.1f} us")
                 line = {"what": "deletion", "competitor": one.name, "how": "own"}
@@ -74,7 +75,7 @@ def experiment(run: Run, whole: Prepared) -> None:
         for one in RETRAINED:
             seconds = 1.0 if run.options.quick else run.options.retrain_seconds
             asked = {"kind": one.kind, "options": one.options, "rows": order[:POINTS], "seconds": seconds}
-            took = field.begin(one, "rebuild", **asked)
+            took = field.begin(one, "rebuild", **asked, clock=clock)
             if took is not None:
                 field.note(f"  {one.name}: {float(np.mean(took)):,.2f} s (mean of {len(took)})")
                 lines.append({"what": "deletion", "competitor": one.name, "how": "retrained", "seconds": took})

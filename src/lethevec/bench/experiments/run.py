@@ -23,7 +23,10 @@ from ..report.tables import markdown
 SOURCES = ("scan", "tables", "pivots", "graph")
 
 #: Options that no figure depends on.
-ASIDE = ("experiments", "data", "queries", "limit_vectors", "out", "docs", "resume", "time_limit", "parts")
+ASIDE = (
+    *("experiments", "data", "queries", "limit_vectors", "out", "docs", "resume", "time_limit", "parts"),
+    *("graph_records", "store_records"),  # which stages there are, and nothing else
+)
 
 
 @dataclass

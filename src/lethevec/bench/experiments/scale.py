@@ -1,15 +1,14 @@
 """What building, changing and searching an index cost as it grows to millions of records, on one thread.
 
-The vectors are made up, because nobody can be asked to download ten million: clusters of uneven sizes, each spread
-along some directions far more than along others, so that neighbourhoods have about as many dimensions as in real
-embeddings. Sizes are measured one after the other, each in an index that is built, changed one record at a time and
-searched; so absolute times depend on the machine, and what counts is how they grow. Times are those of the CPU.
+The vectors are made up (see `stand_in`), because nobody can be asked to download ten million. Sizes are measured one
+after the other, each in an index that is built, changed one record at a time and searched; so absolute times depend on
+the machine, and what counts is how they grow. Times are those of the CPU. Memory is what the process grew by, with the
+vectors that the index keeps.
 
-The part `paper` is what the paper does at its own size (its largest set has 9,990,000 vectors of 96 numbers): USR codes
-of 8 bits a number of every vector, all of them ranked by Hamming distance; encoding, memory, a search, and one point
-deleted at a time. Beside it Faiss IVFPQ, which the paper trains again after a deletion, and its own delete. Vectors and
-codes of 10,000,000 take about 6 GB. The local dimension of the vectors is estimated from the distances to the 100
-nearest of each query (Levina and Bickel 2004), so that it can be compared with that of real sets.
+The part `paper` is what the paper does at its own size (its largest set has 9,990,000 vectors of 96 numbers): codes of
+every vector, all of them ranked by Hamming distance, precision against recall, and one point deleted at a time, beside
+rivals that are trained again after a deletion (see `paper_size`). At ten million the set takes 4 GB on disk, and a
+process up to 12 GB of memory.
 
 While records are changed, a second thread searches. The longest that one of its searches took says how long a change
 stops others. Both threads need a core of their own for that, so this part is not pinned.
@@ -20,7 +19,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,22 +27,33 @@ import numpy.typing as npt
 
 import lethevec
 
-from ..measuring.data import nearest_of
-from ..measuring.field import Line
+from ..measuring.field import Field, Line
 from ..measuring.memory import settled
 from ..measuring.prepared import Prepared
 from ..measuring.timing import no_collection
-from ..peers.faiss import FaissIVFPQ
+from ..peers.peer import F32
+from ..report.figures import pyplot
+from ..report.results import NAME, read, results_of
+from . import paper_size
 from .growth import exponent
 from .run import Run
+from .stand_in import stand_in, vectors_of
 
-F32 = npt.NDArray[np.float32]
 ROUNDS = 3
 K = 10
-QUERIES = 200
-CLUSTERS, SHAPES = 2000, 64
-BLOCK = 100_000
+QUERIES = 100  # that are timed, and as many that settings are chosen on
+COMING = 4  # the seed of records that are added later
 EFFORTS = [2 ** (step / 4) for step in range(-16, 9)]
+#: What grows: the name of a line, what it is called, and whether it is a picture of its own.
+GROWING = {
+    "build_s": "build, s",
+    "search_us": "search, us",
+    "add_mean": "add one, us (mean)",
+    "add_median": "add one, us (median)",
+    "forget_mean": "forget one, us (mean)",
+    "forget_median": "forget one, us (median)",
+    "bytes": "memory, bytes",
+}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -56,42 +66,32 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parts", default="sizes", help="what to measure, with commas, of sizes,paper (default: sizes)"
     )
+    told = "how often rivals are trained again in the part 'paper' (1)"
+    parser.add_argument("--retrains", type=int, default=1, metavar="N", help=told)
+    told = "trees of Annoy in the part 'paper' (100: the least of ann-benchmarks, 16 GB at ten million)"
+    parser.add_argument("--annoy-trees", type=int, default=100, metavar="N", help=told)
+    for name, what in (("graph", "SymphonyQG"), ("store", "the durable store")):
+        told = f"the largest size at which {what} is built in the part 'paper' (1000000)"
+        parser.add_argument(f"--{name}-records", type=int, default=1_000_000, metavar="N", help=told)
 
 
 def experiment(run: Run, given: Prepared) -> None:
     """Measure all sizes."""
     if run.wants("sizes"):
-        run.stage("scale", "sizes", given, lambda _: measure(run))
+        for n in run.options.sizes:
+            of_size = stand_in(run.cache, n, run.options.dim, QUERIES, run.note)
+            run.stage("scale", "size", of_size, partial(_size, run))
+        run.stage("scale", "sizes", given, lambda _: _growth(run))
     if run.wants("paper"):
-        run.stage("scale", "paper", given, lambda _: paper(run))
+        paper_size.measure(run)
 
 
-def vectors_of(n: int, dim: int, seed: int) -> F32:
-    """Unit vectors in clusters. The first ones are the same for every n."""
-    shared = np.random.default_rng(0)
-    top = shared.normal(size=(SHAPES, dim))
-    shape_of = shared.integers(SHAPES, size=CLUSTERS)
-    centres = 0.2 * (top[shape_of] + shared.normal(size=(CLUSTERS, dim)))
-    spread = 2.0 / (1.0 + np.arange(dim) / 15.0)
-    shapes = [np.linalg.qr(shared.normal(size=(dim, dim)))[0] * spread for _ in range(SHAPES)]
-    shares = shared.lognormal(size=CLUSTERS)
-    made = np.empty((n, dim), dtype=np.float32)
-    for number, begin in enumerate(range(0, n, BLOCK)):
-        rng = np.random.default_rng([seed, number])
-        clusters = rng.choice(CLUSTERS, size=BLOCK, p=shares / shares.sum())
-        x = centres[clusters]
-        noise = rng.normal(size=(BLOCK, dim))
-        for shape, directions in enumerate(shapes):
-            rows = np.flatnonzero(shape_of[clusters] == shape)
-            x[rows] += noise[rows] @ directions.T
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
-        made[begin : begin + BLOCK] = x[: n - begin]
-    return made
-
-
-def measure(run: Run) -> list[Line]:
-    """One size after the other, then how it all grows."""
-    lines = [_size(run, n) for n in run.options.sizes]
+def _growth(run: Run) -> list[Line]:
+    """How it all grows, from the results so far."""
+    sizes = run.options.sizes
+    found = results_of(read(run.options.out / NAME), "scale")
+    by_size = {line["records"]: line for line in found if line.get("what") == "scale"}
+    lines = [by_size[n] for n in sizes]
     rows = [
         [
             f"{line['records']:,}",
@@ -100,39 +100,50 @@ def measure(run: Run) -> list[Line]:
             *(f"{line[f'{what}_{how}']:,.1f}" for what in ("add", "forget") for how in ("mean", "median")),
             f"{line['search_us']:,.1f}",
             f"{line['recall']:.3f}",
+            f"{line['bytes'] / line['records']:,.0f}",
             f"{line['stop_ms']:,.1f}",
         ]
         for line in lines
     ]
     head = ["records", "pivots", "build, s", "add, us", "median", "forget, us", "median", "search, us", f"recall@{K}"]
-    run.table("costs against size, one thread", [*head, "longest search beside changes, ms"], rows)
-    if len(lines) > 1:
-        sizes = run.options.sizes
-        names = ("build_s", "search_us", "add_mean", "add_median", "forget_mean", "forget_median")
-        fitted = {name: exponent(sizes, [line[name] for line in lines]) for name in names}
-        run.note(", ".join(f"{name}: n^{power:.2f}" for name, power in fitted.items()))
-        lines.append({"what": "exponents", **fitted})
-    return lines
+    head += ["bytes a record", "longest search beside changes, ms"]
+    run.table("costs against size, one thread", head, rows)
+    if len(lines) < 2:
+        return []
+    fitted = {name: exponent(sizes, [line[name] for line in lines]) for name in GROWING}
+    run.note(", ".join(f"{name}: n^{power:.2f}" for name, power in fitted.items()))
+    figure, places = pyplot().subplots(2, 4, figsize=(12, 5.2), layout="constrained")
+    for axes, (name, told) in zip(places.flat, GROWING.items(), strict=False):
+        axes.plot(sizes, [line[name] for line in lines], marker="o", color="#e8590c")
+        axes.set(xscale="log", yscale="log", xlabel="records", title=f"{told}: n^{fitted[name]:.2f}")
+    places.flat[-1].set_visible(False)
+    title = f"What an index with pivots costs as it grows from {sizes[0]:,} to {sizes[-1]:,} records"
+    caption = f"One thread, CPU time, made-up vectors; searches at a recall of {run.options.target}."
+    numbers = [[n, *(line[name] for name in GROWING), line["recall"]] for n, line in zip(sizes, lines, strict=True)]
+    run.figure(figure, "scale-growth", title, caption, ("records", *GROWING, "recall"), numbers)
+    return [{"what": "exponents", **fitted}]
 
 
-def _size(run: Run, n: int) -> Line:
-    o = run.options
-    x = vectors_of(n + o.changes + QUERIES, o.dim, 1)
-    coming, queries = x[n : n + o.changes], x[n + o.changes :]
+def _size(run: Run, field: Field) -> list[Line]:
+    o, data = run.options, field.data
+    n = len(data.train)
+    coming = vectors_of(o.changes, o.dim, COMING)
+    before = settled()
     index = lethevec.Index(o.dim, source=lethevec.Pivots(refine=o.refine))
     with run.pinned, no_collection():
         begin = time.process_time()
-        index.add(x[:n], ids=np.arange(n), threads=1)
+        index.add(data.train, ids=np.arange(n), threads=1)
         build = time.process_time() - begin
+        size = settled() - before
         leaving = np.random.default_rng(5).choice(n, size=o.changes // 2, replace=False)
         adds, forgets = _changes(index, coming[: o.changes // 2], leaving)
-        found = _search(run, index, queries)
-    stop = _stop(index, queries, coming[o.changes // 2 :])
-    line: Line = {"what": "scale", "records": n, "build_s": build, "pivots": index.stats()["pivots"], "stop_ms": stop}
+        found = _search(run, index, np.concatenate([data.test, data.for_tuning().test]))
+    stop = _stop(index, data.test, coming[o.changes // 2 :])
+    line: Line = {"what": "scale", "build_s": build, "bytes": size, "pivots": index.stats()["pivots"], "stop_ms": stop}
     for what, took in (("add", adds), ("forget", forgets)):
         line |= {f"{what}_mean": took.mean(), f"{what}_median": float(np.median(took)), f"{what}_most": took.max()}
-    run.note(f"  {n:,}: built in {build:.1f} s")
-    return line | found
+    run.note(f"  {n:,}: built in {build:.1f} s, {size / n:,.0f} bytes a record")
+    return [line | found]
 
 
 def _changes(index: lethevec.Index, coming: F32, leaving: npt.NDArray[np.int64]) -> tuple[Any, Any]:
@@ -191,107 +202,3 @@ def _stop(index: lethevec.Index, queries: F32, coming: F32) -> float:
         done.set()
         thread.join()
     return 1e3 * longest[0]
-
-
-# The paper at its size ------------------------------------------------------------------------------------------------
-
-POINTS = 10  # that are deleted, one at a time, after a first one
-PAPER_QUERIES = 100
-NEAREST = 100
-
-
-def paper(run: Run) -> list[Line]:
-    """USR codes of every vector, and Faiss IVFPQ, one size after the other."""
-    lines = [line for n in run.options.sizes for line in _paper_size(run, n)]
-    rows = [
-        [
-            f"{line['records']:,}",
-            line["competitor"],
-            f"{line['build_s']:,.1f}",
-            f"{line['bytes'] / 1e6:,.0f}",
-            f"{line['search_ms']:,.2f}",
-            f"{line['recall']:.3f}",
-            f"{1e6 * line['delete_s']:,.1f}",
-        ]
-        for line in lines
-    ]
-    head = ["records", "by", "encoding or building, CPU s", "MB", "ms/query", f"recall@{K}", "us to delete one, mean"]
-    run.table("the paper's codes at its size, one thread", head, rows)
-    return lines
-
-
-def local_dimension(nearest: npt.NDArray[np.float64]) -> float:
-    """The maximum-likelihood estimate of Levina and Bickel, averaged over its inverse as MacKay and Ghahramani advise,
-    from the Euclidean distances of queries to their nearest, ascending."""
-    logs = np.log(nearest[:, -1:] / nearest[:, :-1])
-    return float(1 / logs.mean())
-
-
-def _paper_size(run: Run, n: int) -> list[Line]:
-    dim = run.options.dim
-    x = vectors_of(n + PAPER_QUERIES, dim, 1)
-    x, queries = x[:n], x[n:].copy()
-    # Unit vectors: the Euclidean distance follows from that by cosine.
-    cosine = nearest_of("cosine", x, queries, NEAREST)
-    dimension = local_dimension(np.sqrt(np.maximum(2 * cosine, 1e-12)))
-    run.note(f"  {n:,}: local dimension {dimension:.1f}")
-    limit = cosine[:, K - 1 : K] + 1e-6
-    leaving = np.random.default_rng(5).choice(n, size=POINTS + 1, replace=False)
-
-    def line(name: str, build: float, size: int, ids: Any, search: float, deletes: list[float]) -> Line:
-        # An answer is right when it is as near as the K-th true neighbour.
-        near = 1 - np.einsum("qkd,qd->qk", x[ids].astype(np.float64), queries.astype(np.float64))
-        recall = float(((near <= limit) & (ids >= 0)).mean())
-        run.note(
-            f"  {name}: {build:.1f} s of CPU, {size / 1e6:,.0f} MB, {1e6 * float(np.mean(deletes)):,.1f} us to delete"
-        )
-        about: Line = {"what": "paper", "records": n, "dim": dim, "local_dimension": dimension, "competitor": name}
-        told = {
-            "build_s": build,
-            "bytes": size,
-            "search_ms": search,
-            "recall": recall,
-            "delete_s": float(np.mean(deletes)),
-        }
-        return {**about, **told, "deletes": deletes}
-
-    with run.pinned, no_collection():
-        before = settled()
-        index = lethevec.Index(
-            dim, family="usr", bits=8 * dim, steps=17, ranking="hamming", keep_vectors=False, source="scan"
-        )
-        begin = time.process_time()
-        for start in range(0, n, BLOCK):
-            index.add(x[start : start + BLOCK], ids=np.arange(start, min(n, start + BLOCK)), threads=1)
-        build, size = time.process_time() - begin, settled() - before
-        begin = time.process_time()
-        found = np.concatenate([index.search(query, K, threads=1).ids for query in queries])
-        search = 1e3 * (time.process_time() - begin) / len(queries)
-        deletes = [_seconds(index.forget, id) for id in leaving.tolist()]
-        lines = [line(f"USR (T = 17), {8 * dim} bits", build, size, found, search, deletes[1:])]
-        del index
-        if FaissIVFPQ.missing():
-            run.note("  Faiss IVFPQ: the package 'faiss-cpu' is not installed")
-            return lines
-        before = settled()
-        peer = FaissIVFPQ(refined=False)
-        begin = time.process_time()
-        peer.start(x[:: max(1, n // 250_000)], "cosine")  # more than it takes samples of
-        for start in range(0, n, BLOCK):
-            peer.insert(x[start : start + BLOCK], np.arange(start, min(n, start + BLOCK)))
-        build, size = time.process_time() - begin, settled() - before
-        peer.set((32.0,))
-        begin = time.process_time()
-        found = np.stack([peer.search_one(query, K) for query in queries])
-        search = 1e3 * (time.process_time() - begin) / len(queries)
-        own = [_seconds(peer.delete, np.array([id])) for id in leaving.tolist()]
-        lines.append(line("Faiss IVFPQ fast-scan, nprobe=32, remove_ids", build, size, found, search, own[1:]))
-        trained: Line = {**lines[-1], "competitor": "Faiss IVFPQ fast-scan, nprobe=32, retrained", "delete_s": build}
-        lines.append({**trained, "deletes": [build]})
-    return lines
-
-
-def _seconds(call: Callable[[Any], object], given: Any) -> float:
-    begin = time.process_time()
-    call(given)
-    return time.process_time() - begin

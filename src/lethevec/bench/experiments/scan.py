@@ -111,7 +111,7 @@ def paper(run: Run, field: Field) -> list[Line]:
     # Without vectors the gain cannot follow the records under l2 and ip: it is fixed, for both sides.
     fixed: dict[str, Any] = {}
     if data.metric != "cosine":
-        fixed["mean_norm"] = float(np.linalg.norm(as_given(np.array(data.train), data.metric), axis=1).mean())
+        fixed["mean_norm"] = float(np.linalg.norm(as_given(data.train, data.metric), axis=1).mean())
     for wanted in (768, 2048):
         bits = data.dim * max(1, round(wanted / data.dim))
         codes = {"family": "usr", "ranking": "hamming", "keep_vectors": False}

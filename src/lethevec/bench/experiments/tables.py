@@ -140,7 +140,7 @@ def beside_faiss(run: Run, field: Field) -> list[Line]:
     data, records = field.data, len(field.data.train)
     step = math.lcm(8, data.dim)
     bits = -(-512 // step) * step
-    norm = float(np.linalg.norm(as_given(np.array(data.train), data.metric), axis=1).mean())
+    norm = float(np.linalg.norm(as_given(data.train, data.metric), axis=1).mean())
     # Few probes, so that efforts reach down to where Faiss is fast.
     probes = max(8, default_probes(records, default_key_bits(records, data.dim)) // 8)
     codes = {"bits": bits, "mean_norm": norm}

@@ -9,17 +9,28 @@ import shutil
 import tempfile
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import peers
-from ..peers.peer import Ids, Peer, Setting, as_given, pad
+from ..peers.peer import F32, Ids, Peer, Setting, as_given, pad
 from . import prepared
 from .memory import settled
-from .timing import Pin, no_collection
+from .timing import Pin, no_collection, now
 from .tuning import thinned, tune_to
+
+
+def to_the_end(vectors: F32, rows: Sequence[int]) -> None:
+    """Move these rows to the end, the first of them last, in place: whoever stood there goes where they were."""
+    count = len(rows)
+    leaving = vectors[list(rows)]
+    tail = np.arange(len(vectors) - count, len(vectors))
+    gaps = [row for row in rows if row < tail[0]] if count else []
+    vectors[gaps] = vectors[np.setdiff1d(tail, rows)]
+    vectors[tail[::-1]] = leaving
 
 
 class Session:
@@ -58,7 +69,7 @@ class Session:
         """Build from all vectors; what that took, and by how much the process grew."""
         self.pin.release()
         self._make(kind, options)
-        self.peer.take(np.array(self.data.train), self.data.metric)
+        self.peer.take(self.data.train, self.data.metric)
         begin, cpu = time.perf_counter(), time.process_time()
         self.peer.fill(self.peer.vectors, self.data.metric)
         took, busy = time.perf_counter() - begin, time.process_time() - cpu
@@ -68,28 +79,33 @@ class Session:
     def start(self, kind: str, options: dict[str, Any], rows: int) -> None:
         """An empty index; what has to be trained sees the first rows, which come first."""
         self._make(kind, options)
-        self.base = as_given(np.array(self.data.train), self.data.metric)
+        self.base = as_given(self.data.train, self.data.metric)
         self.peer.metric = self.data.metric
         self.peer.start(self.base[:rows], self.data.metric)
 
-    def rebuild(self, kind: str, options: dict[str, Any], rows: list[int], seconds: float) -> list[float]:
-        """Seconds to build without the first of these points, the first two, ...; at least two of them.
+    def rebuild(
+        self, kind: str, options: dict[str, Any], rows: list[int], seconds: float, clock: str = "wall"
+    ) -> list[float]:
+        """Seconds to build without the first of these points, the first two, ...; at least two, if two are given.
 
-        Ends when `seconds` have passed: training takes its time, and the next point is no different.
+        Ends when `seconds` have passed: training takes its time, and the next point is no different. What was built
+        last stays, and its ids are rows of the data set if the points are its last rows, the last one first.
         """
         self.pin.one()
-        self._make(kind, options)
-        self.peer.take(np.array(self.data.train), self.data.metric)
-        keep = np.ones(len(self.data.train), dtype=bool)
+        before = settled()
+        vectors = as_given(self.data.train, self.data.metric)
+        to_the_end(vectors, rows)
         took: list[float] = []
-        for row in rows:
-            keep[row] = False
-            left = np.ascontiguousarray(self.peer.vectors[keep])
-            begin = time.perf_counter()
-            self.peer.fill(left, self.data.metric)
-            took.append(time.perf_counter() - begin)
+        for gone in range(1, len(rows) + 1):
+            self._make(kind, options)
+            self.peer.vectors, self.peer.metric = vectors[: len(vectors) - gone], self.data.metric
+            begin = now(clock)
+            self.peer.fill(self.peer.vectors, self.data.metric)
+            took.append(now(clock) - begin)
             if len(took) >= 2 and sum(took) > seconds:
                 break
+        self.peer.drop()
+        self.before = before
         return took
 
     # Searching --------------------------------------------------------------------------------------------------------
@@ -183,15 +199,15 @@ class Session:
         self.peer.delete(np.array(rows))
         return time.perf_counter() - begin
 
-    def delete_alone(self, rows: list[int]) -> list[float]:
+    def delete_alone(self, rows: list[int], clock: str = "wall") -> list[float]:
         """Seconds for each of these points, deleted one at a time."""
         self.pin.one()
         took = []
         for row in rows:
             ids = np.array([row])
-            begin = time.perf_counter()
+            begin = now(clock)
             self.peer.delete(ids)
-            took.append(time.perf_counter() - begin)
+            took.append(now(clock) - begin)
         return took
 
     def save(self, folder: str) -> str:

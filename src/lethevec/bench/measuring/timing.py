@@ -24,6 +24,11 @@ class Turn(NamedTuple):
     answer: Any = None
 
 
+def now(clock: str) -> float:
+    """Seconds by one of `CLOCKS`."""
+    return time.perf_counter() if clock == "wall" else time.process_time()
+
+
 @dataclass
 class Timing:
     """The turns of one competitor. `clock` says which seconds count."""

@@ -17,7 +17,8 @@ class Annoy(Peer):
     knobs = ("search_k",)
     grids = (grid(100, 400_000, 1.2),)
 
-    def __init__(self, retrained: bool = False) -> None:
+    def __init__(self, retrained: bool = False, trees: int = 100) -> None:
+        self.trees = trees
         self.jobs = 1 if retrained else -1  # -1: all cores
 
     def fill(self, vectors: F32, metric: str) -> None:
@@ -26,7 +27,7 @@ class Annoy(Peer):
         self.index.set_seed(1)
         for row, vector in enumerate(vectors):
             self.index.add_item(row, vector)
-        self.index.build(100, n_jobs=self.jobs)
+        self.index.build(self.trees, n_jobs=self.jobs)
 
     def _set(self, *setting: float) -> None:
         self.search_k = int(setting[0])
