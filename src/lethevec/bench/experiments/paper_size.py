@@ -42,12 +42,14 @@ def measure(run: Run) -> None:
     for n in o.sizes:
         given = stand_in(run.cache, n, o.dim, QUERIES, run.note)
         run.stage(PART, "about", given, partial(_about, run))
-        for expansion in EXPANSIONS:
-            for one in competitors(expansion, o.dim):
+        short, long = EXPANSIONS
+        plan = [(one, long) for one in competitors(long, o.dim)] + [(one, 0) for one in _rivals(run, n)]
+        for one, expansion in [*plan, *((one, short) for one in competitors(short, o.dim))]:
+            if expansion:
                 step = f"{one.name}, {expansion * o.dim} bits"
                 run.stage(PART, step, given, partial(_codes, run, one, expansion))
-        for one in _rivals(run, n):
-            run.stage(PART, one.name, given, partial(_rival, run, one))
+            else:
+                run.stage(PART, one.name, given, partial(_rival, run, one))
     told = f"the paper, SymphonyQG up to {o.graph_records:,}, stores up to {o.store_records:,}"
     run.stage(PART, told, nothing(), lambda _: _tell(run))
 
