@@ -19,6 +19,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 RNG = np.random.default_rng(1)
 TRAIN = RNG.standard_normal((800, 12)).astype(np.float32)
 TEST = RNG.standard_normal((20, 12)).astype(np.float32)
+BITS, ASKED = RNG.random((800, 40)) < 0.5, RNG.random((20, 40)) < 0.5
 
 
 def true_neighbours(metric: str, vectors: np.ndarray, ids: np.ndarray, k: int) -> list[set[int]]:
@@ -75,9 +76,9 @@ def ann(monkeypatch: pytest.MonkeyPatch) -> Any:
     return load(monkeypatch, f"{package}.lethevec.module", path, stand_ins)
 
 
-def definitions(metric: str) -> list[tuple[dict[str, Any], list[Any], list[list[Any]]]]:
+def definitions(metric: str, kind: str = "float") -> list[tuple[dict[str, Any], list[Any], list[list[Any]]]]:
     """(entry, constructor arguments, groups of query arguments), read as the framework reads a configuration."""
-    entries = yaml.safe_load((PLUGINS / "ann-benchmarks" / "lethevec" / "config.yml").read_text())["float"][metric]
+    entries = yaml.safe_load((PLUGINS / "ann-benchmarks" / "lethevec" / "config.yml").read_text())[kind][metric]
     found = []
     for entry in entries:
         base = [metric if value == "@metric" else value for value in entry["base_args"]]
@@ -115,6 +116,23 @@ def test_ann_benchmarks_calling_sequence(ann: Any, metric: str) -> None:
         algorithm.done()
 
 
+def test_ann_benchmarks_ranks_bits_by_hamming_distance(ann: Any) -> None:
+    """By distance, because many are equally far. With all the effort there is the answers are exact."""
+    far = (ASKED[:, None] != BITS[None]).sum(axis=2)
+    limit = np.sort(far, axis=1)[:, 9]
+    for entry, arguments, query_groups in definitions("hamming", "bit"):
+        algorithm = getattr(ann, entry["constructor"])(*arguments)
+        algorithm.fit(BITS)
+        algorithm.set_query_arguments(*query_groups[-1])
+        algorithm.batch_query(ASKED, 10)
+        for row, (query, batch) in enumerate(zip(ASKED, algorithm.get_batch_results(), strict=True)):
+            found = algorithm.query(query, 10)
+            np.testing.assert_array_equal(found, batch)
+            assert len(set(found.tolist())) == 10
+            assert (far[row, found] <= limit[row]).all()
+            assert (np.diff(far[row, found]) >= 0).all()
+
+
 def test_ann_benchmarks_asks_for_more_than_there_are(ann: Any) -> None:
     algorithm = ann.Lethevec("euclidean")
     algorithm.fit(TRAIN[:5])
@@ -122,7 +140,7 @@ def test_ann_benchmarks_asks_for_more_than_there_are(ann: Any) -> None:
 
 
 def test_ann_benchmarks_refuses_other_metrics(ann: Any) -> None:
-    with pytest.raises(NotImplementedError, match="angular, euclidean, got 'jaccard'"):
+    with pytest.raises(NotImplementedError, match="angular, euclidean, hamming, got 'jaccard'"):
         ann.Lethevec("jaccard")
 
 
