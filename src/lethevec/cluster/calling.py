@@ -49,12 +49,12 @@ class Transport(Protocol):
         """Begin a call of `hello` or `call`; what to wait for."""
         ...
 
-    def wait(self, handles: Sequence[Any], timeout: float | None, *, every: bool = False) -> list[Any]:
-        """Those that have an answer, once there is one (with `every`: once all have) or the time is over."""
+    def wait(self, handles: Sequence[Any], timeout: float | None) -> list[Any]:
+        """Those that have an answer, once there is one or the time is over."""
         ...
 
-    def results(self, handles: Sequence[Any]) -> list[bytes | None]:
-        """The answers of calls that have one, together; None where `result` has to say what is wrong."""
+    def gather(self, handles: Sequence[Any], timeout: float) -> list[bytes] | None:
+        """The answers of all these calls, once all have one; None if the time is over first, or one of them failed."""
         ...
 
     def result(self, handle: Any, timeout: float | None) -> bytes:
@@ -183,12 +183,20 @@ class Caller:
         return made
 
     def start(
-        self, target: str, op: str, head: Mapping[str, Any], arrays: Sequence[Array] = (), timeout: float | None = None
+        self,
+        target: str,
+        op: str,
+        head: Mapping[str, Any],
+        arrays: Sequence[Array] = (),
+        timeout: float | None = None,
+        *,
+        packed: bytes | None = None,
     ) -> Pending:
-        """Begin a call."""
+        """Begin a call. `packed` is the same message as bytes, where several ends are sent it."""
         session = self.session(target, timeout)
         full = {**head, "op": op}
-        handle = self.transport.start(target, "call", session.seal(pack(full, arrays)))
+        content = pack(full, arrays) if packed is None else packed
+        handle = self.transport.start(target, "call", session.seal(content))
         return Pending(target, full, arrays, session, handle)
 
     def finish(self, pending: Pending, timeout: float | None = None, answer: bytes | None = None) -> Message:

@@ -42,6 +42,7 @@ __all__ = ["ClusterCollection"]
 
 _PART = 20_000  # records that one message of a write has at most
 _PAGE = 1000
+_INLINE = 80_000  # bytes of queries or answers in one message; from 100 kB on, Ray's object store carries it
 _SHORT = 3.0  # seconds that a look before an erasure may take
 
 
@@ -248,8 +249,14 @@ class ClusterCollection:
         asked = _queries(queries)
         head = {**_selection(where, subject), "k": _plain(k), "radius": _plain(radius)}
         head["effort"] = None if effort == float("inf") else _plain(effort)
-        answers = [Answers(answer) for answer in self._ask("search", head, [asked]).values()]
-        return merged(answers, len(asked), max(answer.columns for answer in answers))
+        head["collection"] = self._entry.id
+        parts = _in_parts(asked, head["k"])
+        found = self._driver.ask_in_parts("search", head, [[part] for part in parts])
+        made = []
+        for place, part in enumerate(parts):
+            answers = [Answers(each[place]) for each in found.values()]
+            made.append(merged(answers, len(part), max(answer.columns for answer in answers)))
+        return made[0] if len(made) == 1 else joined(made)
 
     def search_radius(
         self,
@@ -555,6 +562,22 @@ def merged(answers: Sequence[Answers], queries: int, k: int | None) -> Hits:
     nearest[:, : order.shape[1]] = np.take_along_axis(distances, order, axis=1)
     work = Work(*(sum(values) for values in zip(*(one.work for one in answers), strict=True)))
     return Hits(ids, nearest, work, subjects, payloads)
+
+
+def joined(parts: Sequence[Hits]) -> Hits:
+    """The answers to a batch that was asked in parts."""
+    work = Work(*(sum(values) for values in zip(*(part.work for part in parts), strict=True)))
+    ids, distances, subjects, payloads = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "distances", "subjects", "payloads")
+    )
+    return Hits(ids, distances, work, subjects, payloads)
+
+
+def _in_parts(queries: npt.NDArray[np.float32], k: Any) -> list[npt.NDArray[np.float32]]:
+    """Queries in parts of which neither question nor answer is too large to travel within a call of Ray's."""
+    answer = 16 * k if isinstance(k, int) and k > 0 else 1  # ids and distances
+    most = max(1, _INLINE // max(queries.itemsize * queries.shape[1], answer))
+    return np.array_split(queries, -(-len(queries) // most)) if len(queries) > most else [queries]
 
 
 def _selection(where: Mapping[str, Any] | None, subject: str | None) -> dict[str, Any]:

@@ -22,15 +22,20 @@ from ..errors import InputError, LethevecError, ServerError, StoreLockedError, U
 from .buckets import bucket_of
 from .calling import Caller, Pending, RefusalError, UnreachableError
 from .epoch import Epoch, MemberEntry
-from .messages import Array, Message
+from .messages import Array, Message, pack
 from .registry import REGISTRY
+from .wiping import wipe
 
 __all__ = ["Driver", "Launcher"]
 
 _LEAST_HEDGE = 0.003  # seconds before a second member is asked
 _FIRST_HEDGE = 0.05  # while it is not known how fast a member is
+_KNOWN = 8  # times after which it is
 _REST = 1.0  # seconds that a member is left alone after it did not answer
 _SHORT = 1.5  # seconds for a new session with a member that may be gone
+
+_Work = tuple[str, int]  # a question, and how large it is: the bits of its number of queries
+_Key = tuple[int, int]  # a shard, and a part of the question
 
 
 class Launcher(Protocol):
@@ -80,7 +85,7 @@ class Driver:
         self._epoch_lock = threading.Lock()
         self._locks: dict[int, threading.RLock] = {}
         self._locks_lock = threading.Lock()
-        self._times: dict[str, deque[float]] = {}
+        self._times: dict[tuple[str, _Work], deque[float]] = {}
         self._resting: dict[str, float] = {}
         self.counts: dict[str, int] = {"questions": 0, "hedged": 0, "writes": 0, "erasures": 0, "set_away": 0}
         self.lost_term = False
@@ -207,118 +212,162 @@ class Driver:
         timeout: float | None = None,
     ) -> dict[int, Message]:
         """One answer from each shard. `by_shard` says which are asked, and what each is asked beside `head`."""
+        found = self.ask_in_parts(op, head, [arrays], by_shard=by_shard, timeout=timeout)
+        return {shard: answers[0] for shard, answers in found.items()}
+
+    def ask_in_parts(
+        self,
+        op: str,
+        head: Mapping[str, Any],
+        parts: Sequence[Sequence[Array]],
+        *,
+        by_shard: Callable[[Epoch], Mapping[int, Mapping[str, Any]]] | None = None,
+        timeout: float | None = None,
+    ) -> dict[int, list[Message]]:
+        """The same question about several parts, all under way at once: from each shard an answer to each part.
+
+        Messages of less than 100 kB travel within Ray's calls; what is larger goes through its object store, which
+        takes four times as long.
+        """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         self.counts["questions"] += 1
         while True:
             epoch = self.epoch
             wanted = {shard: {} for shard in self.shards(epoch)} if by_shard is None else by_shard(epoch)
+            full = {**head, "op": op, "version": epoch.version}
+            # What all shards are asked alike is packed once.
+            packed = None if any(wanted.values()) else [bytes(pack(full, arrays)) for arrays in parts]
             try:
-                return self._fan_out(epoch, op, head, arrays, wanted, deadline)
+                return self._fan_out(epoch, op, full, parts, packed, wanted, deadline)
             except _StaleError as error:
                 if time.monotonic() >= deadline:
                     raise UnavailableError(
                         f"cluster: expected a member of every shard to answer within the timeout, got none: {error}"
                     ) from None
                 self.refresh()
+            finally:
+                for content in packed or ():
+                    wipe(content)
 
     def _fan_out(
         self,
         epoch: Epoch,
         op: str,
         head: Mapping[str, Any],
-        arrays: Sequence[Array],
+        parts: Sequence[Sequence[Array]],
+        packed: Sequence[bytes] | None,
         wanted: Mapping[int, Mapping[str, Any]],
         deadline: float,
-    ) -> dict[int, Message]:
-        candidates = {shard: self._by_speed(epoch, shard) for shard in wanted}
-        under_way: dict[Any, tuple[int, str, float, Pending]] = {}
-        hedges: dict[int, float] = {}
-        answers: dict[int, Message] = {}
+    ) -> dict[int, list[Message]]:
+        work = op, sum(len(arrays[0]) for arrays in parts if arrays).bit_length()
+        by_speed = {shard: self._by_speed(epoch, shard, work) for shard in wanted}
+        left = {(shard, part): list(by_speed[shard]) for part in range(len(parts)) for shard in wanted}
+        under_way: dict[Any, tuple[_Key, str, float, Pending]] = {}
+        hedges: dict[_Key, float] = {}
+        answers: dict[_Key, Message] = {}
 
-        def begin(shard: int) -> bool:
-            """Ask the next member of a shard."""
-            while candidates[shard]:
-                name = candidates[shard].pop(0)
-                full = {**head, **wanted[shard], "version": epoch.version}
+        def begin(key: _Key) -> bool:
+            """Ask the next member of a shard about a part."""
+            shard, part = key
+            while left[key]:
+                name = left[key].pop(0)
                 begun = time.monotonic()
                 try:
-                    pending = self.caller.start(name, op, full, arrays, _SHORT)
+                    content = None if packed is None else packed[part]
+                    full = {**head, **wanted[shard]}
+                    pending = self.caller.start(name, op, full, parts[part], _SHORT, packed=content)
                 except (UnreachableError, ServerError):
                     self._rest(name)
                     continue
-                under_way[pending.handle] = (shard, name, begun, pending)
-                hedges[shard] = begun + self._hedge(name)
+                under_way[pending.handle] = (key, name, begun, pending)
+                if left[key]:
+                    hedges[key] = begun + self._hedge(name, work)
                 return True
-            hedges.pop(shard, None)
-            return any(entry[0] == shard for entry in under_way.values())
+            hedges.pop(key, None)
+            return any(entry[0] == key for entry in under_way.values())
 
-        for shard in wanted:
-            if not begin(shard):
+        def finish(handle: Any, content: bytes | None) -> None:
+            """Take an answer; of two to the same question, the first."""
+            key, name, begun, pending = under_way.pop(handle)
+            if key in answers:
+                return
+            try:
+                answers[key] = self.caller.finish(pending, max(0.1, deadline - time.monotonic()), content)
+                hedges.pop(key, None)
+                self._note_time(name, work, time.monotonic() - begun)
+            except UnreachableError:
+                self._rest(name)
+            except RefusalError as error:
+                if error.reason == "version":
+                    self._wait_a_little(deadline, 0.002)
+                    raise _StaleError(f"{name} knows another epoch") from None
+                self._rest(name, 0.1)
+            if key not in answers and not begin(key):
                 self._wait_a_little(deadline)
-                raise _StaleError(f"shard {shard} has no member that answers")
-        while len(answers) < len(wanted):
+                raise _StaleError(f"shard {key[0]} has no member that answers")
+
+        for key in list(left):
+            if not begin(key):
+                self._wait_a_little(deadline)
+                raise _StaleError(f"shard {key[0]} has no member that answers")
+        while len(answers) < len(left):
             now = time.monotonic()
             if now >= deadline:
-                missing = sorted(set(wanted) - set(answers))
+                missing = sorted({shard for shard, part in left if (shard, part) not in answers})
                 raise _StaleError(f"shards {missing} did not answer in time")
-            nearest = min((at for shard, at in hedges.items() if shard not in answers), default=deadline)
-            # To wait for all at once is cheaper than for each. Where a second member was asked, the first counts.
-            every = len(under_way) == len(wanted) - len(answers)
-            ready = self.caller.transport.wait(list(under_way), max(0.0, min(nearest, deadline) - now), every=every)
-            for handle, content in zip(ready, self.caller.transport.results(ready), strict=True):
-                shard, name, begun, pending = under_way.pop(handle)
-                if shard in answers:
+            patience = max(0.0, min(min(hedges.values(), default=deadline), deadline) - now)
+            # One part after the other, while members work on the next: to wait for all of its shards at once is
+            # cheaper than for each. Where a second member was asked, the first answer counts.
+            part = next(part for shard, part in left if (shard, part) not in answers)
+            handles = [handle for handle, entry in under_way.items() if entry[0][1] == part]
+            if len(handles) == sum((shard, part) not in answers for shard in wanted):
+                contents = self.caller.transport.gather(handles, patience)
+                if contents is not None:
+                    for handle, content in zip(handles, contents, strict=True):
+                        finish(handle, content)
                     continue
-                try:
-                    answers[shard] = self.caller.finish(pending, max(0.1, deadline - time.monotonic()), content)
-                    self._note_time(name, time.monotonic() - begun)
-                except UnreachableError:
-                    self._rest(name)
-                except RefusalError as error:
-                    if error.reason == "version":
-                        self._wait_a_little(deadline, 0.002)
-                        raise _StaleError(f"{name} knows another epoch") from None
-                    self._rest(name, 0.1)
-                if shard not in answers and not begin(shard):
-                    self._wait_a_little(deadline)
-                    raise _StaleError(f"shard {shard} has no member that answers")
+                patience = 0.0
+            ready = self.caller.transport.wait(list(under_way), patience)
+            for handle in ready:
+                finish(handle, None)
             if not ready:
                 now = time.monotonic()
-                for shard in [shard for shard, at in hedges.items() if shard not in answers and at <= now]:
-                    hedges.pop(shard)
-                    if candidates[shard]:
+                for key in [key for key, at in hedges.items() if at <= now]:
+                    hedges.pop(key)
+                    if left[key]:
                         self.counts["hedged"] += 1
-                        begin(shard)
-        return answers
+                        begin(key)
+        return {shard: [answers[shard, part] for part in range(len(parts))] for shard in wanted}
 
     def _wait_a_little(self, deadline: float, seconds: float = 0.05) -> None:
         time.sleep(max(0.0, min(seconds, deadline - time.monotonic())))
 
-    def _by_speed(self, epoch: Epoch, shard: int) -> list[str]:
+    def _by_speed(self, epoch: Epoch, shard: int, work: _Work) -> list[str]:
         """The live members of a shard, those first that have been fast; who did not answer lately comes last."""
-        now = time.monotonic()
         names = [member.name for member in epoch.of_shard(shard, "live")]
         if len(names) == 1:
             return names
+        now = time.monotonic()
         return sorted(
-            names, key=lambda name: (self._resting.get(name, 0.0) > now, self._usual(name), secrets.randbelow(8))
+            names, key=lambda name: (self._resting.get(name, 0.0) > now, self._usual(name, work), secrets.randbelow(8))
         )
 
-    def _usual(self, name: str) -> float:
+    def _usual(self, name: str, work: _Work) -> float:
         """About how long a member takes, in steps, so that equally fast ones share the work."""
-        times = self._times.get(name)
+        times = self._times.get((name, work))
         if not times:
             return 0.0
         return float(int(sorted(times)[len(times) // 2] * 500))
 
-    def _hedge(self, name: str) -> float:
-        times = self._times.get(name)
-        if not times or len(times) < 8:
-            return _FIRST_HEDGE
+    def _hedge(self, name: str, work: _Work) -> float:
+        """When a second member is asked: a batch takes longer than a query, so each size has times of its own."""
+        times = self._times.get((name, work))
+        if not times or len(times) < _KNOWN:
+            return _FIRST_HEDGE * max(1.0, 2.0 ** work[1] / 100)
         return max(_LEAST_HEDGE, 1.5 * sorted(times)[int(0.95 * (len(times) - 1))])
 
-    def _note_time(self, name: str, seconds: float) -> None:
-        self._times.setdefault(name, deque(maxlen=64)).append(seconds)
+    def _note_time(self, name: str, work: _Work, seconds: float) -> None:
+        self._times.setdefault((name, work), deque(maxlen=64)).append(seconds)
 
     def _rest(self, name: str, seconds: float = _REST) -> None:
         self._resting[name] = time.monotonic() + seconds

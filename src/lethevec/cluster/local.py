@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -127,15 +127,16 @@ class LocalTransport:
         """Begin a call."""
         return self._network.carry(self._name, target, method, content)
 
-    def wait(
-        self, handles: Sequence[Future[bytes]], timeout: float | None, *, every: bool = False
-    ) -> list[Future[bytes]]:
+    def wait(self, handles: Sequence[Future[bytes]], timeout: float | None) -> list[Future[bytes]]:
         """Those that have an answer."""
-        return list(wait(handles, timeout, ALL_COMPLETED if every else FIRST_COMPLETED).done)
+        return list(wait(handles, timeout, FIRST_COMPLETED).done)
 
-    def results(self, handles: Sequence[Future[bytes]]) -> list[bytes | None]:
-        """The answers of those that have one."""
-        return [None if handle.exception() else handle.result() for handle in handles]
+    def gather(self, handles: Sequence[Future[bytes]], timeout: float) -> list[bytes] | None:
+        """The answers of all."""
+        done, others = wait(handles, timeout, FIRST_EXCEPTION)
+        if others or any(handle.exception() for handle in done):
+            return None
+        return [handle.result() for handle in handles]
 
     def result(self, handle: Future[bytes], timeout: float | None) -> bytes:
         """The answer."""

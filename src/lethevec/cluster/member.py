@@ -76,6 +76,7 @@ class Member:
         self._bucket_key = b""
         self._lease_until = 0.0
         self._foreign: set[str] = set()  # collections that may hold records of other shards' buckets
+        self._stores: dict[str, lethevec.Store] = {}
         self._delay = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -252,9 +253,12 @@ class Member:
         return self._open(entry)
 
     def _open(self, entry: CollectionEntry) -> lethevec.Store:
-        return self._db.collection(
-            entry.id, dim=entry.dim, metric=entry.metric, index=entry.index, encrypt=entry.encrypt
-        )
+        known = self._stores.get(entry.id)  # asking the catalog takes longer than a small search
+        if known is None or known.closed:
+            known = self._stores[entry.id] = self._db.collection(
+                entry.id, dim=entry.dim, metric=entry.metric, index=entry.index, encrypt=entry.encrypt
+            )
+        return known
 
     def _owns(self, id: int | str) -> bool:
         return self.epoch.buckets[bucket_of(id, self._bucket_key)] == self.epoch.members[self._name].shard
@@ -450,6 +454,7 @@ class Member:
         """What follows an erasure: keys end, and what libraries keep of earlier calls is overwritten."""
         self.endpoint.forget_keys()
         self._caller.forget_keys()
+        self._stores = {id: store for id, store in self._stores.items() if not store.closed}  # what was dropped
         nobody = f"nobody-{secrets.token_hex(8)}"
         for name in self._db.collections():  # SQLite's statements keep what was bound to them until the next time
             store = self._db.collection(name)

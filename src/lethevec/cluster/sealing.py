@@ -119,13 +119,14 @@ class Session:
         """Whether it has lasted so many times as long as a session may."""
         return time.monotonic() - self.since > lives * SESSION_SECONDS
 
-    def seal(self, content: bytearray) -> bytes:
-        """A message for the other end. What it was made of is wiped."""
+    def seal(self, content: bytearray | bytes) -> bytes:
+        """A message for the other end. What it was made of is wiped if it can be changed."""
         with self._lock:
             self._counter += 1
             counter = self._counter.to_bytes(_COUNTER, "big")
         sealed: bytes = self._send.encrypt(bytes(4) + counter, content, self.name)
-        wipe(content)
+        if isinstance(content, bytearray):
+            wipe(content)
         return self.name + counter + sealed
 
     def open(self, sealed: bytes) -> bytes:

@@ -2,19 +2,28 @@
 
     python -m lethevec.bench.experiments.cluster --shards 4 --records 40000 --samples times.txt
 
-Several Ray nodes on this machine, one member on each. Measured, in turns: a single query at one store with all
-records, at one store with one shard's records, and at the cluster; batches at both; sealing alone; adding, moving
-buckets, and erasing. It needs the extra `ray`, and prints a table. On few cores the shards share them, so what is added
-is more than on as many machines.
+Several Ray nodes on this machine, one member on each. Measured in turns, so that what else the machine does meets all
+of them: a single query and a batch at one store with all records; at one store with one shard's records; at as many
+stores with one shard's records each, in processes of their own and without Ray, all at the same time; at the cluster;
+and what Ray takes by itself, for calls to as many actors that do nothing. For each, the time that passed and the CPU
+time of all processes together. Then sealing alone, adding, moving buckets, and erasing.
+
+The shards share the cores of this machine. So a batch at the cluster is compared with the same batch at the same stores
+at the same time on the same cores: what is between the two is sealing, Ray, and putting answers together. Ray runs its
+processes at niceness 15, which on a busy machine is most of what one would measure; here they run as everything else.
+
+It needs the extra `ray`, and prints a table.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +34,8 @@ from lethevec.cluster.messages import pack, unpack
 from lethevec.cluster.sealing import Hello, Secret, welcome
 
 LOOPBACK = "127.0.0.2"
+TURNS = 10  # that the places take
+BATCHES = 5  # of a batch in each
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -32,9 +43,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--records", type=int, default=40_000)
     parser.add_argument("--dim", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=300, help="single queries at each place, and queries in a batch")
     parser.add_argument("--samples", type=Path, help="write the times of one member here, in ms")
     given = parser.parse_args(arguments)
+    os.environ.setdefault("RAY_worker_niceness", "0")
     import ray
     from ray.cluster_utils import Cluster
 
@@ -59,74 +71,174 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
     queries = rng.standard_normal((given.rounds, given.dim)).astype(np.float32)
     ids = list(range(given.records))
     db = cluster.connect(folder=folder / "cluster", shards=given.shards, lease=5.0)
-    one, part = (lethevec.connect(folder / name) for name in ("one", "part"))
-    stores = [place.collection("words", dim=given.dim) for place in (db, one, part)]
-    ours, whole, shard = stores
+    ours = db.collection("words", dim=given.dim)
     begun = time.perf_counter()
     ours.add(vectors, ids)
     loaded = time.perf_counter() - begun
+    one = lethevec.connect(folder / "one")
+    whole = one.collection("words", dim=given.dim)
     whole.add(vectors, ids)
-    shard.add(vectors[:: given.shards], ids[:: given.shards])
-    places = {"cluster": ours, "one store, all records": whole, "one store, one shard's": shard}
-    times: dict[str, list[float]] = {name: [] for name in places}
-    for name in places:
-        places[name].search(queries[0], 10)
-    for query in queries:  # in turns, so that what else the machine does meets all of them
-        for name, store in places.items():
-            times[name].append(timed(partial(store.search, query, 10)))
-    echoes = [ray_echo() for _ in range(given.shards)]
-    for echo in echoes:
-        ray_get([echo.take.remote(b"")])
-    bare = [timed(partial(ask_all, echoes)) for _ in range(given.rounds)]
-    batches: dict[str, list[float]] = {name: [] for name in places}
-    for _ in range(5):
-        for name, store in places.items():
-            batches[name].append(timed(partial(store.search, queries, 10)) / len(queries))
-    print(f"{'':28s} median ms   90 %    99 %   batches, queries/s")
-    for name in places:
-        low, high, most = np.percentile(times[name], [50, 90, 99]) * 1e3
-        print(f"{name:28s} {low:9.3f} {high:7.3f} {most:7.3f} {1 / np.median(batches[name]):12,.0f}")
-    added = 1e3 * (np.median(times["cluster"]) - np.median(times["one store, one shard's"]))
-    rate = np.median(batches["one store, one shard's"]) / np.median(batches["cluster"])
-    print(f"added to one shard's search: {added:.3f} ms; batches at {rate:.2f} of one shard's own rate")
-    print(f"of which Ray's own, {given.shards} calls that do nothing: {1e3 * float(np.median(bare)):.3f} ms")
+    alone = [Alone(folder / str(n), vectors[n :: given.shards], ids[n :: given.shards]) for n in range(given.shards)]
+    echoes = Echoes(given.shards)
+    search: dict[str, Callable[[Any], Any]] = {
+        "the cluster": lambda asked: ours.search(asked, 10),
+        f"{given.shards} calls of Ray that do nothing": lambda asked: echoes.ask(len(asked)),
+        "the same stores without Ray, together": lambda asked: ask_alone(alone, asked),
+        "one store with one shard's records": lambda asked: ask_alone(alone[:1], asked),
+        "one store with all records": lambda asked: whole.search(asked, 10),
+    }
+    for one_search in search.values():
+        for _ in range(20):
+            one_search(queries[:1])
+        one_search(queries)
+    single = {name: Measured() for name in search}
+    batch = {name: Measured() for name in search}
+    for turn in range(TURNS):
+        part = queries[turn::TURNS]
+        for name, one_search in search.items():
+            single[name].add([partial(one_search, query.reshape(1, -1)) for query in part], len(part))
+        for name, one_search in search.items():
+            batch[name].add([partial(one_search, queries)] * BATCHES, BATCHES * len(queries))
+    print(f"{'':38s} one query, ms: median   90 %    99 %     CPU | batches, queries/s    CPU, ms each")
+    for name in search:
+        low, high, most = np.percentile(single[name].times, [50, 90, 99]) * 1e3
+        rate = len(queries) / np.median(batch[name].times)
+        print(
+            f"{name:38s} {low:22.3f} {high:6.3f} {most:7.3f} {single[name].cpu:7.3f} | {rate:18,.0f} "
+            f"{batch[name].cpu:15.3f}"
+        )
+    (together, alone_), empty = (
+        (name for name in search if "without Ray" in name or "one shard" in name),
+        next(name for name in search if "nothing" in name),
+    )
+    medians = {name: float(np.median(single[name].times)) * 1e3 for name in search}
+    print(f"added to one shard's own search: {medians['the cluster'] - medians[alone_]:.3f} ms")
+    print(f"of which Ray's own, {given.shards} calls that do nothing: {medians[empty]:.3f} ms")
+    rates = {name: 1 / float(np.median(batch[name].times)) for name in search}
+    ratio = batch[together].cpu / batch["the cluster"].cpu
+    print(f"batches: {rates['the cluster'] / rates[together]:.2f} of the rate of the same stores without Ray")
+    print(f"by CPU time: {ratio:.2f}")
     print(f"sealing and opening one query and its answer: {1e3 * sealing(queries[0]):.3f} ms")
     print(f"adding: {given.records / loaded:,.0f} records/s")
     erasing = [timed(partial(ours.forget, [id])) for id in range(5)]
     print(f"erasing one record in {given.shards} members: {1e3 * float(np.median(erasing)):.0f} ms")
     if given.samples is not None:
         np.savetxt(given.samples, 1e3 * np.array(member_times(db, queries)), fmt="%.4f")
+    moving = timed(partial(db.rebalance, shards=given.shards - 1))
+    moved = given.records / given.shards
+    print(f"taking one of {given.shards} shards away: {moving:.1f} s, {moved / moving:,.0f} records/s")
+    for process in alone:
+        process.close()
     db.close()
     one.close()
-    part.close()
+
+
+class Measured:
+    """Times that passed, and CPU time of this process and all below it for each query."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self._cpu = 0.0
+        self._queries = 0
+
+    def add(self, calls: list[Callable[[], Any]], queries: int) -> None:
+        begun = cpu_of_all()
+        self.times += [timed(call) for call in calls]
+        self._cpu += cpu_of_all() - begun
+        self._queries += queries
+
+    @property
+    def cpu(self) -> float:
+        """Milliseconds for each query."""
+        return 1e3 * self._cpu / self._queries
+
+
+def cpu_of_all() -> float:
+    """Seconds of CPU of this process and every process that it or one of its children has started."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                after_name = (path / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(path.name)] = int(after_name[1])
+            spent[int(path.name)] = (int(after_name[11]) + int(after_name[12])) / tick
+    known = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in known} - known:
+        known |= more
+    return sum(spent.get(pid, 0.0) for pid in known)
+
+
+class Alone:
+    """A store with one shard's records in a process of its own, which Ray does not know."""
+
+    def __init__(self, folder: Path, vectors: Any, ids: list[int]) -> None:
+        spawn = get_context("spawn")
+        self.pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=serve_alone, args=(theirs, folder, vectors, ids), daemon=True)
+        self._process.start()
+        self.pipe.recv()
+
+    def close(self) -> None:
+        self.pipe.send(None)
+        self._process.join()
+
+
+def serve_alone(pipe: Any, folder: Path, vectors: Any, ids: list[int]) -> None:
+    with lethevec.connect(folder) as db:
+        store = db.collection("words", dim=vectors.shape[1])
+        store.add(vectors, ids)
+        pipe.send("ready")
+        while (asked := pipe.recv()) is not None:
+            store.search(asked, 10)
+            pipe.send(True)
+
+
+def ask_alone(alone: list[Alone], asked: Any) -> None:
+    for one in alone:
+        one.pipe.send(asked)
+    for one in alone:
+        one.pipe.recv()
 
 
 class Echo:
     """What Ray takes by itself: bytes in, bytes out."""
 
-    def take(self, content: bytes) -> bytes:
-        return content
+    def take(self, content: bytes, answer: int) -> bytes:
+        return bytes(answer)
 
 
-def ray_echo() -> Any:
-    import ray
+class Echoes:
+    """As many actors as there are shards, on their nodes and in the members' environment."""
 
-    return ray.remote(Echo).options(num_cpus=0, max_concurrency=16).remote()
+    def __init__(self, count: int) -> None:
+        import ray
 
+        from lethevec.cluster.engine import ENVIRONMENT
 
-def ray_get(refs: Any) -> Any:
-    import ray
+        self._actors = [
+            ray.remote(Echo)
+            .options(
+                num_cpus=0,
+                max_concurrency=16,
+                enable_task_events=False,
+                resources={f"lethevec_disk_{disk}": 0.001},
+                runtime_env={"env_vars": ENVIRONMENT},
+            )
+            .remote()
+            for disk in range(count)
+        ]
 
-    return ray.get(refs)
+    def ask(self, queries: int) -> None:
+        """As a search asks all shards: with as many bytes, in as many messages."""
+        import ray
 
-
-def ask_all(echoes: Any) -> None:
-    """As a search asks all shards."""
-    import ray
-
-    refs = [echo.take.remote(bytes(600)) for echo in echoes]
-    ready, _ = ray.wait(refs, num_returns=len(refs), timeout=5)
-    ray.get(ready)
+        parts = -(-queries // 200)
+        each = queries // parts
+        ray.get([a.take.remote(bytes(200 + 400 * each), 200 + 120 * each) for _ in range(parts) for a in self._actors])
 
 
 def member_times(db: Any, queries: Any) -> list[float]:
