@@ -42,6 +42,7 @@ int64_t columns(const A& array) {
     return static_cast<int64_t>(array.shape(1));
 }
 
+void bind_blocks(nb::module_& module);
 void bind_bodies(nb::module_& module);
 void bind_filters(nb::module_& module);
 void bind_graph(nb::module_& module);

@@ -19,6 +19,33 @@ constexpr uint64_t EXACT = uint64_t{1} << 53;  // whole numbers up to here are d
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+constexpr uint64_t TENS[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+// How many of eight characters are digits before the first one that is none, and the number that they are. A digit's
+// upper half is 3, and still is when 6 is added; a carry goes to characters behind one that is no digit alone.
+int first_digits(const char* at, uint64_t& number) {
+    constexpr uint64_t UPPER = 0xF0F0F0F0F0F0F0F0, ALL = 0x0101010101010101;
+    uint64_t text = 0;
+    std::memcpy(&text, at, sizeof text);
+    const uint64_t others = ((text & UPPER) ^ (ALL * 0x30)) | (((text + ALL * 6) & UPPER) ^ (ALL * 0x30));
+    const int count = others ? __builtin_ctzll(others) / 8 : 8;
+    number = 0;
+    if (count == 0) return 0;
+    text = (text << 8 * (8 - count)) & (ALL * 0x0F);  // zeros before them
+    text = text * 10 + (text >> 8);                   // pairs, then fours, then all
+    constexpr uint64_t PAIRS = 0x000000FF000000FF;
+    number =
+        ((text & PAIRS) * (100 + (uint64_t{1000000} << 32)) + (text >> 16 & PAIRS) * (1 + (uint64_t{10000} << 32))) >>
+        32;
+    return count;
+}
+constexpr bool EIGHT_AT_A_TIME = true;
+#else
+int first_digits(const char*, uint64_t&) { return 0; }
+constexpr bool EIGHT_AT_A_TIME = false;
+#endif
+
 // The float nearest to the double nearest to digits * 10^exponent, where a short calculation can tell. The whole number
 // and the power are rounded once at most, and so is the result: it is next to the right double, or that one. Both give
 // the same float unless they are about half-way between two.
@@ -132,6 +159,16 @@ private:
     // Past the digits from here on. They are added to those of the number, as if it had no point.
     void take_digits(uint64_t& digits) {
         const char* at = at_;
+        while (EIGHT_AT_A_TIME && end_ - at >= 8) {
+            uint64_t some = 0;
+            const int count = first_digits(at, some);
+            digits = digits * TENS[count] + some;
+            at += count;
+            if (count < 8) {
+                at_ = at;
+                return;
+            }
+        }
         for (; at < end_ && is_digit(*at); ++at) digits = digits * 10 + static_cast<uint64_t>(*at - '0');
         at_ = at;
     }

@@ -33,6 +33,7 @@ NB_MODULE(_core, module) {
     bind_pivots(module);
     bind_graph(module);
     bind_search(module);
+    bind_blocks(module);
     bind_bodies(module);
     bind_testing(module);
 }

@@ -7,6 +7,9 @@ be written to. Other records are there before and after, so that the search is k
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -88,3 +91,58 @@ def test_nothing_that_was_forgotten_is_left_in_memory(tmp_path, dim, workers):
         caller.close()
     finally:
         server.stop()
+
+
+#: Texts of all the sizes of small blocks, made of parts that this file does not hold together; freed, cut short and
+#: made longer. What is left of them is counted in the memory of the process.
+OBJECTS = """
+import sys
+from lethevec.server.bodies import wipe_objects
+assert wipe_objects() is (sys.argv[1] == "yes"), sys.argv
+assert wipe_objects() is (sys.argv[1] == "yes")
+
+def text(number):
+    return b"".join([b"se", b"cret-%05d-" % number, b"x" * (number % 600)])
+
+kept = [text(number) for number in range(3000)]
+del kept[::2]
+longer = [bytearray(text(number)) for number in range(3000, 3600)]
+for one in longer:
+    one *= 2
+for one in longer:
+    del one[3:]
+tables = [{text(number): [number] * number for number in range(many, many + 3)} for many in range(5000, 5500, 10)]
+assert all(len(one[text(many)]) == many for many, one in zip(range(5000, 5500, 10), tables, strict=True))
+del tables, one, longer
+assert kept == [text(number) for number in range(1, 3000, 2)]
+needle = b"".join([b"se", b"cret-"])
+found = set()
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
+    for line in maps.readlines():
+        where, rights, *_ = line.split()
+        if rights.startswith("rw") and "[stack]" not in line:
+            begin, end = (int(edge, 16) for edge in where.split("-"))
+            memory.seek(begin)
+            part = memory.read(end - begin)
+            place = part.find(needle)
+            while place >= 0:
+                digits = part[place + 7 : place + 12]
+                if digits.isdigit():
+                    found.add(int(digits))
+                place = part.find(needle, place + 1)
+            del part
+print(len([number for number in found if number % 2 == 0 or number >= 3000]), len(found))
+"""
+
+
+@pytest.mark.parametrize("python", ["malloc", "pymalloc"])
+def test_small_objects_are_overwritten_when_they_are_freed(python):
+    """And not where Python was told to keep small blocks for itself, which shows that the search finds what is left."""
+    given = {"PYTHONMALLOC": python, "MALLOC_PERTURB_": "170", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+    ours = "yes" if python == "malloc" else "no"
+    command = [sys.executable, "-c", OBJECTS, ours]
+    done = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    left, found = map(int, done.stdout.split())
+    assert found >= 1500
+    assert (left == 0) is (python == "malloc"), left

@@ -196,10 +196,28 @@ def test_searches_that_take_long_hold_nobody_up(server, warm, monkeypatch):
 
     monkeypatch.setattr(type(collection), "search", slow)
     monkeypatch.setattr("lethevec.server.core._LET_BE", 1e6)  # until the test is over, however busy the machine is
-    for _ in range(3):
+    for _ in range(4):
         warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
         assert warm.answer()[2] == {"ids": [[1]], "distances": [[1.0]]}
-    assert where == [False, True, True]  # the first one was not known to take long
+    # The first one was not known to take long; of the second its CPU was asked for.
+    assert where == [False, False, True, True]
+
+
+def test_searches_that_only_wait_for_their_turn_are_not_taken_for_long_ones(server, warm, monkeypatch):
+    where = []
+    collection = server.core.db.collection("books")
+    search = type(collection).search
+
+    def waiting(self, *given, **options):
+        where.append(threading.current_thread().name.startswith("read"))
+        time.sleep(0.02)
+        return search(self, *given, **options)
+
+    monkeypatch.setattr(type(collection), "search", waiting)
+    for _ in range(4):
+        warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
+        assert warm.answer()[0] == 200
+    assert where == [False] * 4
 
 
 def test_a_caller_that_closes_or_speaks_an_older_language(server, warm):

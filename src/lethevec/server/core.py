@@ -94,6 +94,7 @@ class Core:
         self._handles: dict[str, Any] = {}  # the catalog is a file; asking it takes longer than a small search
         self._writing: Counter[str | None] = Counter()
         self._slow: dict[str | None, float] = {}  # collections whose reads take long, and until when they go to threads
+        self._watched: set[str | None] = set()  # collections of which a read took long, if not in CPU
         self._erasing = threading.RLock()
         self._expired_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -137,13 +138,22 @@ class Core:
     def at_once(self, collection: str | None, function: Callable[[], T]) -> T:
         """Do a short read without a thread. If it has taken long, the next ones will go to threads for a while.
 
-        Long in CPU: on a busy machine a read may wait for its turn, and a thread would wait as well.
+        Long in CPU: on a busy machine a read may wait for its turn, and a thread would wait as well. To ask for the CPU
+        costs more than the time of day, so it is asked for once a read of this collection has taken long by the clock.
         """
-        begin = time.thread_time()
+        if collection in self._watched:
+            begin = time.thread_time()
+            done = function()
+            taken = time.thread_time() - begin
+            if taken > _LONG:
+                self._slow[collection] = time.monotonic() + taken * _LET_BE
+            else:
+                self._watched.discard(collection)
+            return done
+        begin = time.perf_counter()
         done = function()
-        taken = time.thread_time() - begin
-        if taken > _LONG:
-            self._slow[collection] = time.monotonic() + taken * _LET_BE
+        if time.perf_counter() - begin > _LONG:
+            self._watched.add(collection)
         return done
 
     async def write(self, collection: str | None, function: Callable[[], T]) -> T:
@@ -187,6 +197,7 @@ class Core:
     def changed(self) -> None:
         """Collections were dropped or have other names: look again."""
         self._handles = {}
+        self._watched = set()
         now = time.monotonic()
         self._slow = {name: until for name, until in self._slow.items() if until > now}
 
