@@ -224,6 +224,64 @@ def test_keys_are_made_used_and_withdrawn(serve, visit):
     other.sees(re.compile("Your session has ended"))
 
 
+def test_a_closed_dialog_is_out_of_the_page_at_once(serve, visit):
+    """However it is closed: with its button, with Escape, and when one goes to another screen."""
+    server = serve()
+    visitor = visit(server).come(server.admin, "keys")
+    ways = [
+        "() => [...document.querySelectorAll('dialog button')].find((one) => one.textContent === 'Done').click()",
+        "() => document.querySelector('dialog').dispatchEvent(new Event('cancel', {cancelable: true}))",
+        "() => document.querySelector('dialog [aria-label=Close]').click()",
+    ]
+    for number, way in enumerate(ways):
+        visitor.click(re.compile("^Make a key"))
+        visitor.page.get_by_label("What it is for").fill(f"desk {number}")
+        visitor.page.get_by_label("reader").check()
+        visitor.click("Make the key")
+        text = visitor.page.locator(".secret").inner_text()
+        left = visitor.page.evaluate(f"() => {{ ({way})(); return document.documentElement.outerHTML; }}")
+        assert text not in left
+        assert "<dialog" not in left
+    visitor.click(re.compile("^Make a key"))
+    visitor.page.get_by_label("What it is for").fill("a secret purpose")
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.get_by_role("dialog")).to_have_count(0)
+    visitor.click(re.compile("^Make a key"))
+    visitor.go("health")
+    expect(visitor.page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_what_was_asked_for_before_and_comes_later_is_not_shown(serve, visit):
+    server = serve()
+    visitor = visit(server).come(server.admin, "find/notes")
+    visitor.sees("1 to 25 of 120")
+    late = []
+    visitor.page.route("**/v1/collections/notes/*", lambda route: late.append(route))
+    visitor.click("Next")
+    visitor.page.get_by_label("Collection").select_option("photos")
+    visitor.sees("1 to 9 of 9")
+    visitor.page.get_by_label("Collection").select_option("notes")
+    visitor.page.get_by_label("Person", exact=True).fill(ANN)
+    visitor.click("Find", exact=True)  # a page, and a count
+    visitor.page.get_by_label("Person", exact=True).fill("")
+    visitor.page.get_by_label("Collection").select_option("photos")
+    visitor.sees("1 to 9 of 9")
+    assert len(late) == 4
+    for route in late:
+        with visitor.page.expect_response("**/v1/collections/notes/*"):
+            route.continue_()
+    visitor.page.evaluate("() => new Promise((done) => setTimeout(done, 300))")
+    assert "note-" not in visitor.page.inner_text("main")
+    expect(visitor.page.locator(".about")).to_have_text("9 records")
+    expect(visitor.page.get_by_role("row")).to_have_count(10)
+
+
+def test_an_address_that_was_mistyped_leads_to_the_screen(serve, visit):
+    visitor = visit(server := serve()).come(server.admin)
+    visitor.go("find/%zz")
+    expect(visitor.page.get_by_role("heading", name="Find", level=1)).to_be_visible()
+
+
 def test_plots_move_and_go_on_when_the_server_was_away(serve, visit):
     server = serve(process=True)
     visitor = visit(server).come(server.admin, "health")

@@ -46,8 +46,40 @@ def test_the_key_is_kept_nowhere_and_the_cookie_is_out_of_reach(serve, visit):
     assert "notes" not in visitor.page.content()
 
 
+def test_signing_out_clears_the_page_before_the_server_is_asked(serve, visit):
+    server = serve()
+    visitor = visit(server).come(server.admin, "person")
+    visitor.look_up("ann@example.org")
+    visitor.sees("What is held")
+    held = []
+    visitor.page.route("**/v1/session", lambda route: held.append(route))  # an answer that does not come
+    visitor.click("Sign out")
+    assert "ann@" not in visitor.page.content()
+    assert visitor.page.locator("input").count() == 0
+    visitor.sees("Signing out")
+    visitor.page.wait_for_function("() => true")
+    held[0].continue_()
+    visitor.sees("You have signed out.")
+    assert visitor.context.cookies() == []
+
+
+def test_signing_out_while_the_server_is_away_is_made_up_for(serve, visit):
+    server = serve(process=True)
+    visitor = visit(server).come(server.admin, "find/notes")
+    visitor.sees("note-0")
+    server.stop()
+    visitor.click("Sign out")
+    assert "note-0" not in visitor.page.content()
+    visitor.sees(re.compile("The server does not answer, so your session there goes on."))
+    server.start()
+    visitor.sees("You have signed out.")
+    assert visitor.context.cookies() == []
+    visitor.page.reload()
+    expect(visitor.page.get_by_label("Key", exact=True)).to_be_visible()
+
+
 def test_a_session_warns_and_ends_by_itself(serve, visit):
-    server = serve(session_idle=8)
+    server = serve(session_idle=12)
     visitor = visit(server).come(server.admin, "person")
     visitor.look_up("ann@example.org")
     visitor.sees("What is held")
@@ -55,7 +87,7 @@ def test_a_session_warns_and_ends_by_itself(serve, visit):
     visitor.click("Stay signed in")
     expect(visitor.page.get_by_role("dialog")).to_have_count(0)
     visitor.sees("What is held")
-    visitor.sees(re.compile("Nothing was done for 8 seconds, so you were signed out."))
+    visitor.sees(re.compile("Nothing was done for 12 seconds, so you were signed out."))
     assert "ann@example.org" not in visitor.page.content()
     assert visitor.context.cookies() == []
 

@@ -2,10 +2,10 @@
 // Addresses name screens, collections and numbers of receipts; a person is never in one.
 
 import { events, get } from "./api.js";
-import { h, put } from "./dom.js";
+import { h, pause, put } from "./dom.js";
 import { many } from "./format.js";
 import { icon, mark } from "./icons.js";
-import { closeDialogs, notice } from "./parts.js";
+import { closeDialogs, loading, notice } from "./parts.js";
 import { everywhere, may, resume, session, signOut, watch } from "./session.js";
 import { collection, collections } from "./screens/collections.js";
 import { find } from "./screens/find.js";
@@ -59,9 +59,18 @@ function signedOut(text) {
   main = banner = waiting = null;
 }
 
-async function end() {
-  await signOut();
-  signedOut("You have signed out.");
+/** End the session. What was shown leaves the page before the server is asked, which may take its time. */
+async function end(text) {
+  signedOut("");
+  put(app, h("main", { class: "door", id: "main" }, h("div", { class: "door-box" }, loading("Signing out"))));
+  let ended = await signOut();
+  signedOut(ended ? text : "The server does not answer, so your session there goes on. It is ended when the server is back, if this page stays open until then.");
+  while (!ended) {
+    await pause(1000);
+    if (session.me) return; // somebody has signed in again, which takes the place of it
+    ended = await signOut();
+  }
+  if (!session.me) app.querySelector(".door .notice")?.replaceWith(notice("info", text));
 }
 
 function frame() {
@@ -97,7 +106,7 @@ function frame() {
       h("p", { class: "who-name" }, session.me.name),
       h("p", { class: "muted" }, session.me.key === null ? "this server has no keys" : session.me.roles.join(", ")),
       session.me.key !== null &&
-        h("button", { type: "button", class: "button small", on: { click: end } }, icon("out"), "Sign out"),
+        h("button", { type: "button", class: "button small", on: { click: () => end("You have signed out.") } }, icon("out"), "Sign out"),
     ),
   );
   main = h("main", { id: "main", tabindex: "-1" });
@@ -123,6 +132,15 @@ function frame() {
   );
 }
 
+/** What an address names; nothing where somebody has mistyped it. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
 function route() {
   if (!session.me || !main) return;
   leave();
@@ -135,8 +153,8 @@ function route() {
   document.title = `${screen.title} · Lethevec console`;
   const stop = new AbortController();
   view = { stop, signal: stop.signal };
-  const named = rest.length > 0 && rest[0] && screen.name === name;
-  put(main, named && screen.one ? screen.one(view, decodeURIComponent(rest.join("/"))) : screen.make(view));
+  const one = screen.one && screen.name === name && decoded(rest.join("/"));
+  put(main, one ? screen.one(view, one) : screen.make(view));
   main.querySelector("h1")?.focus({ preventScroll: true });
   window.scrollTo(0, 0);
 }
@@ -176,7 +194,7 @@ window.addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
 });
 
-watch(signedOut);
+watch(end);
 setInterval(lookForWaiting, 5000);
 
 async function begin() {

@@ -64,23 +64,34 @@ export function empty(picture, title, text, ...actions) {
   return h("div", { class: "empty" }, icon(picture), h("p", { class: "empty-title" }, title), h("p", {}, text), actions);
 }
 
+const asked = new WeakMap(); // places, and how often something was asked for to be shown there
+
+/** Whether nothing else was asked for since, so that what comes now is still what is wanted. */
+export function turn(place) {
+  const mine = (asked.get(place) || 0) + 1;
+  asked.set(place, mine);
+  return () => asked.get(place) === mine;
+}
+
 /** Ask for something and show it in `place`: that it is being asked for, then it, or why not. When the server was away
- * and is back, it is asked for again. */
+ * and is back, it is asked for again. What was asked for before and comes later is not shown. */
 export async function show(place, view, work, text) {
-  const waiting = setTimeout(() => put(place, loading(text)), 120);
+  const latest = turn(place);
+  const wanted = () => latest() && !view.signal.aborted;
+  const waiting = setTimeout(() => wanted() && put(place, loading(text)), 120);
   place.setAttribute("aria-busy", "true");
-  const again = () => show(place, view, work, text);
+  const again = () => wanted() && show(place, view, work, text);
   try {
     const made = await work();
-    if (!view.signal.aborted) put(place, made);
+    if (wanted()) put(place, made);
   } catch (error) {
-    if (view.signal.aborted) return;
+    if (!wanted()) return;
     put(place, problem(error, again));
     if (error instanceof Unreachable) events.addEventListener("reached", again, { once: true, signal: view.signal });
     else if (!error.status) console.error(error.name);
   } finally {
     clearTimeout(waiting);
-    place.removeAttribute("aria-busy");
+    if (latest()) place.removeAttribute("aria-busy");
   }
 }
 
@@ -230,6 +241,10 @@ export function dialog(title, make, { onClose, wide = false } = {}) {
     box.close();
     leave();
   };
+  box.addEventListener("cancel", (event) => {
+    event.preventDefault(); // Escape: the same, at once
+    close();
+  });
   box.addEventListener("close", leave);
   put(
     box,

@@ -7,9 +7,13 @@ import { button, dialog } from "./parts.js";
 
 const WARN = 60; // seconds before the end of a session in which nothing is done
 const SLACK = 6; // seconds by which the server may be ahead of us
+const PATIENCE = 5000; // milliseconds for an answer without which a session ends
 
 /** `me`: what the server says of the key. `deadline`: when the session ends if nothing is done. */
 export const session = { me: null, deadline: Infinity, end: Infinity, idle: 900 };
+
+/** Seconds. The time of day, since other clocks stand still while a computer sleeps. */
+const now = () => Date.now() / 1000;
 
 export const may = (right) => Boolean(session.me?.rights.includes(right));
 /** A key for some collections has no say in what concerns all of them. */
@@ -30,27 +34,27 @@ export async function signIn(key) {
   note(begun);
 }
 
+/** End the session. Whether the server knows it. */
 export async function signOut() {
   session.me = null;
   session.deadline = session.end = Infinity;
   try {
-    await request("DELETE", "/v1/session", { quiet: true });
+    const answer = await request("DELETE", "/v1/session", { quiet: true, signal: AbortSignal.timeout(PATIENCE) });
+    return answer.status < 500;
   } catch {
-    // the server is away; the session ends by itself
+    return false;
   }
 }
 
 function note(told) {
   session.idle = told.session_idle;
-  const now = performance.now() / 1000;
-  session.deadline = told.idle === null ? Infinity : now + told.idle;
-  session.end = told.left === null ? Infinity : now + told.left;
+  session.deadline = told.idle === null ? Infinity : now() + told.idle;
+  session.end = told.left === null ? Infinity : now() + told.left;
 }
 
 events.addEventListener("acted", () => {
   if (session.deadline !== Infinity) {
-    const now = performance.now() / 1000;
-    session.deadline = Math.min(now + session.idle - Math.min(SLACK, session.idle / 4), session.end);
+    session.deadline = Math.min(now() + session.idle - Math.min(SLACK, session.idle / 4), session.end);
   }
 });
 
@@ -60,10 +64,9 @@ let asked = 0;
 /** Once a second: warn before the end, and end it. `over` is called when it has ended. */
 export function watch(over) {
   const touched = () => {
-    const now = performance.now() / 1000;
     // Somebody types or reads: that is not nothing. The server is told now and then.
-    if (session.me && session.deadline !== Infinity && !warned && now - asked > Math.min(30, session.idle / 4)) {
-      asked = now;
+    if (session.me && session.deadline !== Infinity && !warned && Math.abs(now() - asked) > Math.min(30, session.idle / 4)) {
+      asked = now();
       get("/v1/session").then(note, () => {});
     }
   };
@@ -73,7 +76,7 @@ export function watch(over) {
 
 async function tick(over) {
   if (!session.me || session.deadline === Infinity) return;
-  const left = session.deadline - performance.now() / 1000;
+  const left = session.deadline - now();
   if (left > Math.min(WARN, session.idle / 3)) {
     warned?.close();
     return;
@@ -86,7 +89,7 @@ async function tick(over) {
   }
   // Another window of the same session may have prolonged it.
   try {
-    const told = await get("/v1/session", { watch: true, quiet: true });
+    const told = await get("/v1/session", { watch: true, quiet: true, signal: AbortSignal.timeout(PATIENCE) });
     if (told.idle !== null && told.idle > SLACK) {
       note(told);
       return;
@@ -94,11 +97,7 @@ async function tick(over) {
   } catch {
     // it has ended, or the server is away: in both cases nothing more is shown here
   }
-  if (session.me) {
-    const idle = session.idle;
-    await signOut();
-    over(`Nothing was done for ${duration(idle)}, so you were signed out.`);
-  }
+  if (session.me) over(`Nothing was done for ${duration(session.idle)}, so you were signed out.`);
 }
 
 function warn() {

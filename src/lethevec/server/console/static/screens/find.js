@@ -4,7 +4,7 @@ import { Refusal, ask, get, path } from "../api.js";
 import { h, put } from "../dom.js";
 import { many } from "../format.js";
 import { filterBar } from "../filters.js";
-import { button, card, choice, empty, field, form, heading, notice, show } from "../parts.js";
+import { button, card, choice, empty, field, form, heading, notice, show, turn } from "../parts.js";
 import { PAGE, fieldsOf, nothingFound, pages, recordTable, rowsOf } from "../records.js";
 
 export function find(view, wanted) {
@@ -43,6 +43,12 @@ function searching(view, collections, wanted) {
     filters.know([...known, "$id", "$subject"]);
   };
 
+  /** What is said above the records; a count that was asked for before and comes later is not. */
+  const say = (...parts) => {
+    turn(about);
+    put(about, ...parts);
+  };
+
   function question() {
     const body = {};
     const where = filters.where();
@@ -54,14 +60,15 @@ function searching(view, collections, wanted) {
   function all() {
     const asked = question();
     let total = Object.keys(asked).length === 0 ? current.records : null;
-    put(about, total === null ? "Counting…" : many(total, "record"));
+    say(total === null ? "Counting…" : many(total, "record"));
     if (total === null) {
+      const latest = turn(about);
       ask(path(current.name, "count"), asked, { signal: view.signal }).then(
         (answer) => {
           total = answer.records;
-          put(about, `${many(total, "record")} ${total === 1 ? "fits" : "fit"}`);
+          if (latest()) say(`${many(total, "record")} ${total === 1 ? "fits" : "fit"}`);
         },
-        () => put(about),
+        () => latest() && say(),
       );
     }
     const options = { caption: "Records found", total: () => total, onSimilar: similar, onRows: learn, nothing: nothingFound() };
@@ -71,7 +78,8 @@ function searching(view, collections, wanted) {
   async function byId() {
     const typed = id.input.value.trim();
     if (!typed) return all();
-    put(about);
+    say();
+    const latest = turn(about);
     const candidates = /^\d{1,15}$/.test(typed) ? [Number(typed), typed] : [typed];
     return show(results, view, async () => {
       const found = [];
@@ -85,12 +93,13 @@ function searching(view, collections, wanted) {
       }
       if (found.length === 0) return empty("find", "No record has this id", "Check the spelling, and the collection above.");
       learn(found);
-      put(about, many(found.length, "record"));
+      if (latest()) say(many(found.length, "record"));
       return recordTable("Records found", current.name, found, { onSimilar: similar });
     });
   }
 
   function similar(row) {
+    const latest = turn(about);
     return show(results, view, async () => {
       const own = await ask(path(current.name, "get"), { ids: [row.id], include: ["vectors"] }, { signal: view.signal });
       if (own.vectors[0] === null) return notice("info", "This record has no vector", "So nothing can be like it.", button("Back", all, { small: true }));
@@ -98,7 +107,7 @@ function searching(view, collections, wanted) {
       const answer = await ask(path(current.name, "search"), body, { signal: view.signal });
       const columns = Object.fromEntries(Object.entries(answer).map(([name, rows]) => [name, rows[0]]));
       const rows = rowsOf(columns).filter((one) => one.id !== row.id).slice(0, PAGE);
-      put(about, "Nearest first, ", h("button", { type: "button", class: "link-button", on: { click: all } }, "back to all records"));
+      if (latest()) say("Nearest first, ", h("button", { type: "button", class: "link-button", on: { click: all } }, "back to all records"));
       return [
         h("p", { class: "similar-to" }, "Similar to ", h("code", {}, String(row.id))),
         rows.length === 0 ? nothingFound() : recordTable("Similar records", current.name, rows, { onSimilar: similar }),
