@@ -95,6 +95,7 @@ test-native:
 	build/native-tests/agreement_check
 	build/native-tests/no_memory
 	build/native-tests/registers_check
+	build/native-tests/damaged_pages
 
 test-neon:
 	@$(call need,cmake,cmake)
@@ -125,6 +126,7 @@ test-asan:
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/golden_check $(GOLDEN)
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/agreement_check
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/no_memory
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/damaged_pages
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/asan/stress
 
 test-tsan:

@@ -17,7 +17,7 @@ constexpr uint64_t FIRST_BLOB = 12;  // the type of an empty one; one that is a 
 }  // namespace
 
 StoredVectors::StoredVectors(File file, uint32_t vectors_root, uint32_t records_root, int64_t dim)
-    : dim_(dim), vectors_(file, vectors_root), records_(file, records_root) {}
+    : dim_(dim), file_bytes_(file.pages * file.page_size), vectors_(file, vectors_root), records_(file, records_root) {}
 
 int64_t StoredVectors::read(int64_t rows, int64_t threads) {
     slots_.clear();
@@ -28,6 +28,11 @@ int64_t StoredVectors::read(int64_t rows, int64_t threads) {
     vectors_.read(rows, threads);
     const int64_t n = vectors_.rows();
     if (n == 0) return 0;
+    // Cells that lie over each other would ask for more memory than the file has.
+    int64_t held = 0;
+    for (int64_t leaf = 0; leaf < vectors_.leaves(); ++leaf)
+        for (int64_t i = 0; i < vectors_.rows_in(leaf); ++i) held += vectors_.cell(leaf, i).length;
+    if (held > file_bytes_) refuse("rows that are longer than the file");
     const auto bytes = static_cast<uint64_t>(4 * dim_);
     slots_.resize(static_cast<size_t>(n));
     std::vector<uint8_t> has(static_cast<size_t>(n));

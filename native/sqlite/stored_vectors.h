@@ -29,7 +29,7 @@ public:
 private:
     void read_numbers(int64_t up_to, int64_t threads);
 
-    int64_t dim_;
+    int64_t dim_, file_bytes_;
     TablePages vectors_, records_;
     std::vector<int64_t> slots_, numbers_, bare_slots_, bare_numbers_;
     WipedVector<float> values_;

@@ -29,7 +29,7 @@ uint32_t big32(const uint8_t* at) { return big16(at) << 16 | big16(at + 2); }
 uint64_t varint(const uint8_t*& at, const uint8_t* end) {
     uint64_t value = 0;
     for (int i = 0; i < 9; ++i) {
-        if (at == end) refuse("a number is cut off");
+        if (at >= end) refuse("a number is cut off");  // where `end` comes from the file, it may lie before
         const uint8_t byte = *at++;
         if (i == 8) return value << 8 | byte;
         value = value << 7 | (byte & 0x7f);
@@ -140,7 +140,9 @@ void TablePages::read(int64_t rows, int64_t threads) {
 
 Cell TablePages::cell(int64_t leaf, int64_t row) const {
     const uint8_t *begin = page(leaf), *end = begin + file_.page_size;
-    const uint8_t* at = begin + big16(begin + LEAF_HEAD + 2 * row);
+    const int64_t place = big16(begin + LEAF_HEAD + 2 * row);
+    if (place >= file_.page_size) refuse("a cell outside of its page");
+    const uint8_t* at = begin + place;
     Cell found;
     const uint64_t length = varint(at, end);
     if (length > INT32_MAX) refuse("too long a row");
