@@ -32,9 +32,9 @@ using Vectors = Array<const float, 2>;
 using Refusal = std::optional<std::pair<std::string, int64_t>>;
 
 template <class Work>
-Refusal refusing(Work work) {
+Refusal refusing(Work work, size_t stack = DEEP_STACK) {
     try {
-        Unlocked released;
+        Unlocked released(stack);
         work();
         return std::nullopt;
     } catch (const IdRefused& refused) {
@@ -163,7 +163,7 @@ void bind_index(nb::module_& module) {
             "add",
             [](Index& self, Vectors x, Ids ids, int64_t threads, const Report& progress) {
                 expect(rows(x) == rows(ids), "ids: wrong shape");
-                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, reporting(progress)); });
+                return refusing([&] { self.add(x.data(), ids.data(), rows(x), threads, reporting(progress)); }, STACK);
             },
             "x"_a.noconvert(), "ids"_a.noconvert(), "threads"_a, "progress"_a.none() = nb::none())
         .def(
@@ -343,7 +343,7 @@ void bind_index(nb::module_& module) {
             "get",
             [](const Index& self, Ids ids, Array<float, 2> out) {
                 expect(rows(ids) == rows(out), "out: wrong shape");
-                return refusing([&] { self.get(ids.data(), rows(ids), out.data()); });
+                return refusing([&] { self.get(ids.data(), rows(ids), out.data()); }, STACK);
             },
             "ids"_a.noconvert(), "out"_a.noconvert())
         .def(

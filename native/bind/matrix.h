@@ -56,7 +56,7 @@ struct Matrix {
     }
 
 private:
-    // Interned once: a look-up by a name that is made anew would cost more than the rest.
+    // Interned once: a look-up by a name that is made again would cost more than the rest.
     static PyObject* attribute() {
         static PyObject* const name = PyUnicode_InternFromString("__array_struct__");
         return name;

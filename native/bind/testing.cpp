@@ -128,7 +128,7 @@ void bind_testing(nb::module_& module) {
             int64_t ids[3];
             float distances[3];
             std::vector<std::pair<size_t, size_t>> taken;
-            taken.emplace_back(stack_of([&] { index.add(x.data(), &id, 1, 1); }), DEEP_STACK);
+            taken.emplace_back(stack_of([&] { index.add(x.data(), &id, 1, 1); }), STACK);
             taken.emplace_back(stack_of([&] { index.update(x.data(), &id, 1, 1); }), DEEP_STACK);
             taken.emplace_back(stack_of([&] { index.search({x.data(), 1, 3}, {ids, distances}); }), STACK);
             HitList hits;

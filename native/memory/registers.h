@@ -12,8 +12,8 @@ namespace lethevec {
 // All that the CPU has, whichever instructions the kernels use: the C library copies memory with the widest.
 void clear_registers();
 
-// How far down the stack calls reach: a forget in a source that has little to do, a search, and any call that works on
-// one record at a time. tests/index/test_registers.py measures it.
+// How far down the stack calls reach: a forget in a source that has little to do; a search, an add or any other forget;
+// and an update. tests/index/test_registers.py measures it.
 constexpr size_t LITTLE_STACK = 4 * 1024, STACK = 32 * 1024, DEEP_STACK = 64 * 1024;
 
 // The stack below the caller, where the calls that have just ended kept what they had no register for. To clear more
