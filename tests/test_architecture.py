@@ -45,3 +45,16 @@ def test_the_picture_names_every_part():
             folders.add(parts[2] + "/")
     missing = {folder for folder in folders if folder not in picture}
     assert not missing
+
+
+def test_contributing_names_what_ci_and_the_schedule_run():
+    contributing = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert len(targets) > 5
+    named = [f"`make {target}`" for target in targets]
+    assert f"CI runs `.ci/run` for every change: {', '.join(named[:-1])} and {named[-1]}." in contributing
+    scheduled = (ROOT / ".github/workflows/scheduled.yml").read_text()
+    [matrix] = re.findall(r"target: \[(.+)\]", scheduled)
+    for target in [*matrix.split(", "), *re.findall(r"run: (?:.*&& )?make ([a-z-]+)", scheduled)]:
+        assert f"`make {target}`" in contributing
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
