@@ -68,7 +68,7 @@ docs: $(VENV)/.needs-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html; to search in it as well: python3 -m http.server --directory site"
 
-# The pictures of docs/hashing.md are committed; this makes them anew.
+# The pictures of docs/hashing.md are committed; this draws them again.
 pictures: $(VENV)/.installed-bench
 	$(BIN)/python tools/make_pictures.py
 
@@ -188,7 +188,7 @@ chromium:
 test-console: $(VENV)/.installed-test $(VENV)/.needs-browser chromium
 	$(CONSOLE_TESTS) tests/console
 
-# The pictures of docs/console.md are committed; this makes them anew.
+# The pictures of docs/console.md are committed; this takes them again.
 console-pictures: $(VENV)/.installed-test $(VENV)/.needs-browser chromium
 	$(BIN)/python -m tests.console.pictures docs/console
 

@@ -32,7 +32,7 @@ public:
     void insert(const WipedVector<HashedId>& some);
     void erase(WipedVector<HashedId>& records);
 
-    // Where it does not reach to `limit`, it is made anew from all records, which `each` calls a function with. May
+    // Where it does not reach to `limit`, it is made again from all records, which `each` calls a function with. May
     // throw, changing nothing that can be seen.
     using Each = std::function<void(const std::function<void(const HashedId&)>&)>;
     void reach_for(uint64_t limit, const Each& each);

@@ -208,7 +208,7 @@ class Database:
             return self._eraser.drop(self._entry(name), seconds)
 
     def rename(self, old: str, new: str) -> Receipt:
-        """Give a collection another name; the chain notes it, without saying either."""
+        """Give a collection another name; the chain notes it, without either name."""
         check_name(new, what="new")
         with self._guard:
             self._catalog.require_writer()
@@ -377,7 +377,7 @@ class Database:
     # --- Erasures and receipts ---------------------------------------------------------------------------------------
 
     def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:
-        """Finish the erasures that wait, or say with `ErasureIncompleteError` what is in the way; their receipts."""
+        """Finish the erasures that wait; their receipts. `ErasureIncompleteError` says what is in the way."""
         seconds = self._seconds(timeout)
         with self._guard:
             self._catalog.require_writer()
@@ -470,7 +470,7 @@ class Database:
             return self._checker.verify(given, wanted, subject, vectors, trusted, line)
 
     def rotate_keys(self, reason: str = "routine", *, keep_audit_keys: bool = True) -> Receipt:
-        """Put new keys into use; the chain notes it. Give up the old audit keys, and old tags mean nothing more."""
+        """Put new keys into use; the chain notes it. Without the old audit keys old tags match nothing any more."""
         check_text(reason, "reason")
         boolean("keep_audit_keys", keep_audit_keys)
         with self._guard:

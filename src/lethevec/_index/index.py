@@ -68,8 +68,8 @@ class Index:
             "pivots" into the nearest cells around records that a keyed hash picks, "graph" walks from neighbour to
             neighbour; "auto" is a scan of few records and pivots or a graph of many, as `optimize` says. `Scan`,
             `Tables`, `Pivots`, `Graph` and `Auto` are the same with parameters of their own.
-        optimize: what "auto" is to make fast or small: "updates" (adding and forgetting, and searching well; if nothing
-            is said), "search" (changes may take longer) or "memory". See `Auto`.
+        optimize: what "auto" is to make fast or small: "updates" (the default: quick adds and forgets, and good
+            searches), "search" (quicker searches, slower changes) or "memory". See `Auto`.
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -423,7 +423,7 @@ class Index:
     def search_radius(
         self, queries: npt.ArrayLike, radius: float, *, allow: npt.ArrayLike | core.SelectedRows | None = None
     ) -> Hits:
-        """All records within `radius` of each query, by true distance; by the codes' where vectors are not kept.
+        """All records within `radius` of each query, by true distance, or by codes where no vectors are kept.
 
         The arrays of the answer are as wide as the longest answer; shorter ones are padded as those of `search` are.
 

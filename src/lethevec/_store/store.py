@@ -263,7 +263,7 @@ class Store:
         """Records by their ids, in the order asked for; or those that `where` and `subject` allow, ascending by id.
 
         An unknown id is refused. `limit` is how many records to return at most, and `after` the id that they come
-        after, which need not be there: the last id of a page gives the next one. The order is that of `ids`.
+        after, which need not be there: give the last id of a page to get the next one. The order is that of `ids`.
 
         >>> with _example() as db:
         ...     page = db.get(subject="alice", limit=1)
@@ -287,7 +287,7 @@ class Store:
         where: Mapping[str, Any] | None = None,
         subject: str | None = None,
     ) -> int:
-        """Write records to a file, which is then there as a whole or not at all; how many.
+        """Write records to a file, which appears as a whole or not at all; return how many there are.
 
         The suffix says what it is: .jsonl, .csv, .parquet and .arrow hold all of a record, .npz too, and .npy and
         .fvecs its vector alone. An export is a copy: what is forgotten later stays in it.
@@ -431,7 +431,7 @@ class Store:
 
         A record may have no vector: `vectors` is then None, or a list with None in its place. `get` finds it, and no
         search does. `subjects` is a string for all records or a list, `payloads` a list of dicts; None is "none".
-        `expires` is when records are to be in no answer any more: a datetime with a time zone, a date, a timedelta from
+        `expires` is the time from which records are in no answer: a datetime with a time zone, a date, a timedelta from
         now, or a list with one of these or None for each; unless given, `retention` says it (see `expire`).
 
         >>> with _example() as db:
@@ -481,8 +481,8 @@ class Store:
         batches: mappings with the arguments of `add`, `vectors`, `ids`, and perhaps `subjects`, `payloads` and
         `expires`.
 
-        Files and frames have columns `id`, `subject`, `payload` and `expires`, as far as they are there, and one of
-        vectors, which `key` names if its name is an unusual one. Where a table or frame has no column `payload`, its
+        Files and frames have a column of vectors, which `key` names unless it is called `vector` or `embedding`, and
+        may have columns `id`, `subject`, `payload` and `expires`. Where a table or frame has no column `payload`, its
         other columns become fields of payloads. Records without ids get numbers from 0 on; those that have expired are
         left out. `total` is how many records there will be, for the progress line.
 
@@ -526,7 +526,7 @@ class Store:
         erase_old: bool = False,
         timeout: float | None = None,
     ) -> Receipt | None:
-        """Replace parts of records in one transaction. What is not given stays; None takes a part off.
+        """Replace parts of records in one transaction. What is not given stays; None removes a part.
 
         What was replaced may stay in the log until the next erasure, until the store is closed, or for a minute at the
         latest (longer only while another program reads an older state). With `erase_old` it is erased like what
@@ -724,7 +724,7 @@ class Store:
             return receipt
 
     def due(self, without: Callable[[str], bool] | None = None) -> Request:
-        """What `expire` forgets; `without` says of which subjects nothing."""
+        """What `expire` would forget; subjects for which `without` is true keep their records."""
         now = self._retention.now()
         held: list[str] = []
         if without is not None:
@@ -752,7 +752,7 @@ class Store:
     # --- Erasures and receipts ---------------------------------------------------------------------------------------
 
     def complete_erasures(self, *, timeout: float | None = None) -> list[Receipt]:
-        """Finish the erasures that wait, or say with `ErasureIncompleteError` what is in the way; their receipts."""
+        """Finish the erasures that wait; their receipts. `ErasureIncompleteError` says what is in the way."""
         seconds = self._seconds(timeout)
         with self._session.guard:
             self._session.require_writer()
@@ -787,7 +787,7 @@ class Store:
         return self._ledger.keys.public
 
     def rotate_keys(self, reason: str = "routine", *, keep_audit_keys: bool = True) -> Receipt:
-        """Put new keys into use; the chain notes it. Give up the old audit keys, and old tags mean nothing more."""
+        """Put new keys into use; the chain notes it. Without the old audit keys old tags match nothing any more."""
         check_text(reason, "reason")
         boolean("keep_audit_keys", keep_audit_keys)
         with self._session.guard:
