@@ -14,9 +14,9 @@
 #include "fair_lock.h"
 #include "filters/filters.h"
 #include "hashing/encoder.h"
+#include "query/work.h"
 #include "rows/rows.h"
 #include "rows/selected.h"
-#include "search/work.h"
 #include "sources/source.h"
 
 namespace lethevec {

@@ -47,6 +47,29 @@ def test_the_picture_names_every_part():
     assert not missing
 
 
+def test_native_folders_include_only_what_is_below_them_in_the_picture():
+    picture = TEXT[TEXT.index("```mermaid") : TEXT.index("```\n", TEXT.index("```mermaid") + 3)]
+    core = picture[picture.index("subgraph native") : picture.index("end", picture.index("subgraph native"))]
+    names = {folder: node for node, folder in re.findall(r'(\w+)\["(\w+)/', core)}
+    below = {node: set() for node in [*names.values(), "core"]}
+    for upper, lower in re.findall(r"^\s*(\w+) -->\s*(\w+)$", picture, re.MULTILINE):
+        if upper in below and lower in below:
+            below[upper].add(lower)
+    for _ in below:  # and what is below those
+        for node, lower in below.items():
+            below[node] = lower.union(*(below[one] for one in lower))
+    assert all(node not in lower for node, lower in below.items())
+    seen = 0
+    for path in sorted((ROOT / "native").rglob("*.[hc]*")):
+        folder = path.relative_to(ROOT / "native").parts[0]
+        if folder == "bind" or folder not in names:
+            continue  # the bindings know everything, and so does the index at the root
+        for included in re.findall(r'^#include "(\w+)/', path.read_text(), re.MULTILINE):
+            seen += 1
+            assert included == folder or names[included] in below[names[folder]], f"{path.name} includes {included}/"
+    assert seen > 150
+
+
 def test_contributing_names_what_ci_and_the_schedule_run():
     contributing = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
     targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)

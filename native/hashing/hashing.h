@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "hashing/frame_view.h"
+#include "kernels/frame_view.h"
 #include "kernels/kernels.h"
 #include "memory/aligned.h"
 

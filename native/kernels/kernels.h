@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "hashing/frame_view.h"
+#include "kernels/frame_view.h"
 
 namespace lethevec {
 

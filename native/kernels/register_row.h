@@ -9,7 +9,7 @@
 // is finished in the gaps of the second.
 #pragma once
 
-#include "hashing/frame_view.h"
+#include "kernels/frame_view.h"
 #include "kernels/hadamard.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {

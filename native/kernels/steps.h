@@ -1,7 +1,7 @@
 // The steps of a frame, on one padded row of coordinates: forward(u, i) = S_i^T u, backward(u, i) = S_i u.
 #pragma once
 
-#include "hashing/frame_view.h"
+#include "kernels/frame_view.h"
 #include "kernels/hadamard.h"
 
 namespace lethevec::LETHEVEC_ISA_NS {

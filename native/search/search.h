@@ -6,8 +6,8 @@
 
 #include "hashing/encoder.h"
 #include "kernels/dispatch.h"
-#include "search/memory.h"
-#include "search/work.h"
+#include "query/memory.h"
+#include "query/work.h"
 #include "sources/source.h"
 
 namespace lethevec {

@@ -13,10 +13,10 @@
 
 #include "hashing/encoder.h"
 #include "memory/registers.h"
+#include "query/prepared.h"
+#include "query/work.h"
 #include "rows/allowed.h"
 #include "rows/rows.h"
-#include "search/query.h"
-#include "search/work.h"
 
 namespace lethevec {
 

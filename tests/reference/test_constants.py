@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not NATIVE.is_dir(), reason="needs the sources o
 
 # What the spec calls it: the file, the name there, and what the core's number is of the spec's.
 HOMES = {
-    "FIRST_ROUNDS": ("hashing/frame_view.h", "FIRST_ROUNDS", None),
+    "FIRST_ROUNDS": ("kernels/frame_view.h", "FIRST_ROUNDS", None),
     "TANH_LIMIT": ("kernels/usr.cpp", "LIMIT", None),
     "INT8_LARGEST": ("rows/vector_form.cpp", "MOST", None),
     "INT8_SCALE_CUT": ("rows/vector_form.cpp", "CUT", None),

@@ -13,9 +13,9 @@
 
 #include "memory/growing.h"
 #include "memory/wiped.h"
+#include "query/prepared.h"
 #include "rows/rows.h"
 #include "rows/siphash.h"
-#include "search/query.h"
 #include "sources/graph/pieces.h"
 #include "sources/graph/pivot_set.h"
 #include "sources/source.h"

@@ -8,7 +8,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/walk.h"
 #include "memory/wiped.h"
-#include "search/memory.h"
+#include "query/memory.h"
 #include "sources/graph/graph.h"
 #include "sources/graph/plan.h"
 #include "sources/graph/rules.h"

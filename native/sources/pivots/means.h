@@ -8,7 +8,7 @@
 #include "hashing/hashing.h"
 #include "kernels/kernels.h"
 #include "memory/growing.h"
-#include "search/query.h"
+#include "query/prepared.h"
 
 namespace lethevec {
 

@@ -338,10 +338,10 @@ void Pivots::find_pivots(const Rows& rows, uint64_t limit, const RowSet& leaving
     }
 }
 
-// Everything that a change of pivots comes to, but nothing is moved yet. `coming` rows are not filed. May throw: then
-// `undo` makes it undone.
-void Pivots::plan(const Rows& rows, const uint32_t* coming, int64_t n, const RowSet& leaving, const uint32_t* left,
-                  int64_t lefts, int64_t threads, const Progress& progress, Change& change) {
+// Everything that a change of pivots comes to, but nothing is moved yet. `coming` rows are not filed, and `leaving` is
+// the set of those that are `going`. May throw: then `undo` makes it undone.
+void Pivots::plan(const Rows& rows, RowList coming, RowList going, const RowSet& leaving, int64_t threads,
+                  const Progress& progress, Change& change) {
     CentreNumbers fresh;
     fresh.reserve(change.promoted.size());
     Wiped<float> z(d_);
@@ -359,8 +359,8 @@ void Pivots::plan(const Rows& rows, const uint32_t* coming, int64_t n, const Row
     if (change.becomes_void) append_centre(0, std::vector<float>(static_cast<size_t>(d_), 0.0f).data(), 0.0);
     change.changed = fresh;
     if (samples_ && (!void_ || change.ends_void) && !change.becomes_void) {
-        lose_homes(rows, left, lefts, leaving, progress, change);
-        find_homes(rows, coming, n, leaving, fresh, progress, change);
+        lose_homes(rows, going.which, going.n, leaving, progress, change);
+        find_homes(rows, coming.which, coming.n, leaving, fresh, progress, change);
         recentre(fresh, change);
     }
     settle();
@@ -392,7 +392,7 @@ void Pivots::add(const NewRows& added, int64_t threads, const Progress& progress
         change.gone = centres_of(rows, change.demoted.data(), static_cast<int64_t>(change.demoted.size()));
         limit_ = limit;
         for (; taken < n; ++taken) take_piece(which[taken]);
-        plan(rows, which, n, {}, nullptr, 0, threads, progress, change);
+        plan(rows, {which, n}, {}, {}, threads, progress, change);
         place(rows, which, n, change.gone, threads, progress, placed);
         prepare_moves(change.moves);
         numbers.reserve(static_cast<size_t>(change.gone.empty() ? 0 : centres_.size()));
@@ -493,7 +493,7 @@ void Pivots::leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t t
     numbers.reserve(static_cast<size_t>(centres_.size()) + change.promoted.size() + 1);
     try {
         limit_ = limit;
-        plan(rows, nullptr, 0, leaving, which, n, threads, progress, change);
+        plan(rows, {}, {which, n}, leaving, threads, progress, change);
         prepare_moves(change.moves);
         make_moves(rows, change.moves, progress);
     } catch (...) {

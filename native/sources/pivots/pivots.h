@@ -12,8 +12,8 @@
 
 #include "hashing/encoder.h"
 #include "memory/wiped.h"
+#include "query/prepared.h"
 #include "rows/siphash.h"
-#include "search/query.h"
 #include "sources/pivots/cells.h"
 #include "sources/pivots/centres.h"
 #include "sources/pivots/hash_order.h"
@@ -141,6 +141,10 @@ private:
         uint32_t row;
         Home before, after;
     };
+    struct RowList {
+        const uint32_t* which = nullptr;
+        int64_t n = 0;
+    };
     struct Piece {
         WipedVector<Link> links;
         WipedVector<Home> homes;
@@ -189,8 +193,8 @@ private:
     HashedId hashed(int64_t id) const { return {siphash(settings_.key, static_cast<uint64_t>(id)), id}; }
     WipedVector<HashedId> hashed(const Rows& rows, const uint32_t* which, int64_t n) const;
     void find_pivots(const Rows& rows, uint64_t limit, const RowSet& leaving, Change& change);
-    void plan(const Rows& rows, const uint32_t* coming, int64_t n, const RowSet& leaving, const uint32_t* left,
-              int64_t lefts, int64_t threads, const Progress& progress, Change& change);
+    void plan(const Rows& rows, RowList coming, RowList going, const RowSet& leaving, int64_t threads,
+              const Progress& progress, Change& change);
     void finish(const Change& change, CentreNumbers& numbers);
     void place(const Rows& rows, const uint32_t* which, int64_t n, const CentreNumbers& without, int64_t threads,
                const Progress& progress, int64_t& placed);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "search/query.h"
+#include "query/prepared.h"
 #include "sources/scan/plan.h"
 
 namespace lethevec {

@@ -11,7 +11,7 @@
 
 #include "kernels/dispatch.h"
 #include "memory/arena.h"
-#include "search/memory.h"
+#include "query/memory.h"
 #include "sources/scan/limits.h"
 #include "sources/scan/plan.h"
 #include "sources/scan/scan.h"

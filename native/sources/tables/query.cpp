@@ -5,7 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
-#include "search/lookup_tables.h"
+#include "query/lookup_tables.h"
 
 namespace lethevec {
 

@@ -1,4 +1,4 @@
-#include "search/query.h"
+#include "query/prepared.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "hashing/direction.h"
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
-#include "search/lookup_tables.h"
+#include "query/lookup_tables.h"
 
 namespace lethevec {
 
