@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from lethevec import datasets
+from lethevec.bench.experiments import stand_in
 from lethevec.bench.measuring import data as sets
 from lethevec.bench.measuring import prepared
 from lethevec.bench.measuring.data import Data, recall
+from lethevec.bench.peers import peer
 
 from .conftest import line_data
 
@@ -141,3 +143,42 @@ def test_the_first_records_have_their_own_truth(tmp_path: Path) -> None:
     for _ in range(2):
         np.testing.assert_allclose(prepared.first(given, 5, notes.append).data.nearest, part.nearest)
     assert len(notes) == 1  # the second time from the cache
+
+
+# Made-up vectors -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stand_in_has_its_truth_and_begins_like_a_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made block by block, and equal to brute force over all of it."""
+    monkeypatch.setattr(stand_in, "BLOCK", 700)
+    notes: list[str] = []
+    large = stand_in.stand_in(tmp_path, 2000, 12, 15, notes.append).data
+    small = stand_in.stand_in(tmp_path, 900, 12, 15, notes.append).data
+    np.testing.assert_array_equal(large.train[:900], small.train)
+    np.testing.assert_allclose(np.linalg.norm(large.train, axis=1), 1, rtol=1e-5)
+    for data in (large, small):
+        assert data.metric == "cosine"
+        np.testing.assert_allclose(data.nearest, sets.nearest_of("cosine", np.array(data.train), data.test), atol=1e-6)
+        tuning = data.for_tuning()
+        assert not np.array_equal(tuning.test, data.test)
+        np.testing.assert_allclose(
+            tuning.nearest, sets.nearest_of("cosine", np.array(data.train), tuning.test), atol=1e-6
+        )
+    stand_in.stand_in(tmp_path, 900, 12, 15, notes.append)
+    assert len(notes) == 2  # the third time it is there
+
+
+@pytest.mark.parametrize("dim", [3, 8])
+def test_the_local_dimension_of_a_cube_is_that_of_its_space(dim: int) -> None:
+    rng = np.random.default_rng(4)
+    data = sets.with_truth("cube", "l2", rng.random((40_000, dim), dtype=np.float32), 0.3 + 0.4 * rng.random((50, dim)))
+    assert stand_in.dimension_of(data) == pytest.approx(dim, rel=0.15)
+
+
+def test_unit_vectors_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(5).normal(size=(100, 7)).astype(np.float32)
+    whole = peer.as_given(x, "cosine")
+    monkeypatch.setattr(peer, "BLOCK", 9)
+    np.testing.assert_array_equal(peer.as_given(x, "cosine"), whole)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, rtol=1e-6)
+    assert not np.shares_memory(peer.as_given(x, "l2"), x)  # a competitor may write into what it is given

@@ -226,6 +226,37 @@ def test_scale(measure: Measure) -> None:
     assert set(of(found, "exponents")[0]) >= {"build_s", "search_us", "add_mean", "forget_median"}
 
 
+def test_scale_as_in_the_paper(measure: Measure, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["scale", "--dim", "16", "--graph-records", "0", "--store-records", "0", "--annoy-trees", "2"]
+    lines = measure(*command, "--parts", "paper", "--sizes", "500", "1500")
+    assert [line["records"] for line in of(lines, "about")] == [500, 1500]
+    codes = {(line["records"], line["competitor"], line["bits"]): line for line in of(lines, "codes")}
+    assert len(codes) == 2 * 4 * 2
+    for n in (500, 1500):
+        for bits in (32, 128):
+            usr, simhash = codes[n, "USR (T = 17), ours", bits], codes[n, "simHash", bits]
+            assert usr["area"] > simhash["area"] > 0
+            assert usr["search_us"] > 0
+            assert len(usr["precision"]) == len(usr["recalls"]) == 100
+        assert len(codes[n, "USR (T = 17), ours", 128]["deletes"]) == 11
+    assert codes[500, "simHash", 128]["area"] > codes[500, "simHash", 32]["area"]
+    rivals = {(line["records"], line["competitor"]): line for line in of(lines, "rival")}
+    again = rivals[1500, "Faiss IVFPQ fast-scan"]
+    assert len(again["retrained"]) == 1
+    assert again["build_s"] == again["retrained"][0] > 0
+    assert len(again["deletes"]) == 11
+    assert rivals[1500, "lethevec, in memory"]["retrained"] == []
+    assert rivals[1500, "lethevec, in memory"]["recall"] > 0.8
+    capsys.readouterr()
+    # Nothing is measured a second time, and the pictures are drawn of what there is.
+    (tmp_path / "out" / "paper-size-curves.svg").unlink()
+    again_lines = measure(*command, "--parts", "", "--resume")
+    assert len(of(again_lines, "codes")) == len(codes)
+    assert len(of(again_lines, "table")) == len(of(lines, "table")) == 2
+    assert (tmp_path / "out" / "paper-size-curves.svg").exists()
+    assert "built in" not in capsys.readouterr().out
+
+
 def test_filters(measure: Measure, tmp_path: Path) -> None:
     """Counts are checked by the experiment itself, against the rules in plain Python."""
     pytest.importorskip("cryptography")

@@ -351,3 +351,15 @@ def test_without_resume_earlier_results_are_set_aside(tmp_path: Path) -> None:
     assert fresh.done == set()
     assert not fresh.path.exists()
     assert len(list(tmp_path.glob("results-before-*.jsonl"))) == 1
+
+
+@pytest.mark.parametrize("rows", [[3], [9, 8], [8, 9], [0, 9, 4], [7, 2, 8, 0], []])
+def test_rows_are_moved_to_the_end_in_place(rows: list[int]) -> None:
+    vectors = np.arange(20, dtype=np.float32).reshape(10, 2)
+    before = vectors.copy()
+    sessions.to_the_end(vectors, rows)
+    for place, row in enumerate(rows, 1):
+        np.testing.assert_array_equal(vectors[-place], before[row])
+    assert sorted(map(tuple, vectors.tolist())) == sorted(map(tuple, before.tolist()))
+    if rows == [9, 8]:  # the last ones, the last first: nothing moves, so ids stay rows
+        np.testing.assert_array_equal(vectors, before)

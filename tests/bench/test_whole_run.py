@@ -256,3 +256,33 @@ def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
         assert text not in picture, text
     front.draw(residue, "", tmp_path / "alone.svg")
     assert "50 %" in (tmp_path / "alone.svg").read_text()
+
+
+def test_the_picture_is_drawn_of_results_that_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each part comes from the first folder that has it."""
+    about = {"what": "point", "competitor": "lethevec (graph)", "recall": 0.9, "rate": 9.0, "records": 1234}
+    left = {"what": "residue", "peer": "leaky", "of": 400, "bytes": 200, "control": 5}
+    for folder, part, data, line in (
+        ("new", "peers", "toy", about),
+        ("old", "peers", "before", about),
+        ("old", "residue", "", left),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        with (tmp_path / folder / results.NAME).open("a") as file:
+            common = {"part": part, "data": data, "stage": f"{part}/{data}"}
+            file.writelines(json.dumps({**common, **one}) + "\n" for one in (line, {"ended": True}))
+    picture = tmp_path / "front.svg"
+    assert cli.main(["front", str(tmp_path / "new"), str(tmp_path / "old"), "--to", str(picture)]) == 0
+    text = picture.read_text()
+    assert "toy, 1,234 records" in text
+    assert "before" not in text
+    assert "50 %" in text
+    for wrong, told in (
+        (["front", str(tmp_path / "new"), "--to", str(picture)], "'peers' and of 'residue', got only one"),
+        (["front", str(tmp_path), "--to", str(picture)], "got none"),
+        (["front", str(tmp_path / "old"), "--set", "toy", "--to", str(picture)], "expected a set of before, got 'toy'"),
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            cli.main(wrong)
+        assert told in " ".join(capsys.readouterr().err.split())

@@ -22,11 +22,12 @@ from .measuring import process
 from .measuring.prepared import Prepared, nothing, prepare
 from .measuring.timing import CLOCKS, last_cpu
 from .recipes import RECIPES, making
-from .report import report
-from .report.results import NAME, Results, only_run
+from .report import front, report
+from .report.results import NAME, Results, only_run, read
 
 RESULTS = Path("lethevec-results")
 DATA = "data"
+FRONT = "front"
 ISAS = ("scalar", "avx2", "avx512", "neon")
 
 
@@ -76,6 +77,7 @@ def _epilog(single: str | None) -> str | None:
         f"parts of a whole run:\n  all        all of these, and the report\n{parts}\n"
         f"  report     write the report again\n\nother experiments, one at a time:\n{others}\n\n"
         "real data sets to measure on, made of what packages ship:\n  lethevec bench data --help\n\n"
+        "the picture of README, of results that exist:\n  lethevec bench front --help\n\n"
         "options of an experiment:\n  lethevec bench EXPERIMENT --help\n\n"
         "a full run, of hours:\n  lethevec bench all --data glove-100-angular --out results --resume\n\n"
         "example, of seconds:\n  lethevec bench paper2 --quick --limit-vectors 2000 --queries 50 --out bench-results"
@@ -92,6 +94,8 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == [DATA]:
         return make_data(given[1:])
+    if given[:1] == [FRONT]:
+        return make_front(given[1:])
     named = leading(given)
     if problem := wrong(named):
         parser().error(problem)
@@ -135,6 +139,40 @@ def make_data(given: Sequence[str]) -> int:
     except LethevecError as error:
         print(f"lethevec bench data: {error}", file=sys.stderr)
         return 3 if isinstance(error, MissingDependencyError) else 2
+    return 0
+
+
+def make_front(given: Sequence[str]) -> int:
+    """`lethevec bench front`: the picture of README, of results that exist; the exit code."""
+    made = argparse.ArgumentParser(
+        prog="lethevec bench front",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Draw recall against speed (of 'peers') and what a delete leaves in files (of 'residue').",
+        epilog="example:\n  lethevec bench front docs/results/peers docs/results --to docs/results/front.svg",
+    )
+    made.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help=f"where {NAME} of a run is")
+    told = "which data set's peers are shown (default: the first)"
+    made.add_argument("--set", metavar="NAME", help=told)
+    made.add_argument("--to", required=True, type=Path, metavar="FILE", help="the picture, an SVG")
+    arguments = made.parse_args(given)
+    lines: list[dict[str, Any]] = []
+    for folder in arguments.folders:
+        if not (folder / NAME).exists():
+            made.error(f"expected results in {folder / NAME}, got none")
+        # Each part is taken from the first folder that has it.
+        seen = {line["part"] for line in lines}
+        lines += [line for line in read(folder / NAME) if line["part"] not in seen]
+    sets = list(dict.fromkeys(line["data"] for line in lines if line["part"] == "peers"))
+    if not sets or not any(line["part"] == "residue" for line in lines):
+        made.error("expected results of 'peers' and of 'residue', got only one of them")
+    if arguments.set is not None and arguments.set not in sets:
+        made.error(f"expected a set of {', '.join(sets)}, got {arguments.set!r}")
+    try:
+        front.draw(lines, arguments.set or sets[0], arguments.to)
+    except LethevecError as error:
+        print(f"lethevec bench front: {error}", file=sys.stderr)
+        return 3 if isinstance(error, MissingDependencyError) else 2
+    print(arguments.to)
     return 0
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from .. import paper
 from ..measuring.data import recall
 from ..measuring.field import Competitor, Field, Line
-from ..measuring.prepared import nothing
 from ..report.figures import pyplot
 from ..report.results import NAME, read, results_of
 from .paper1 import competitors
@@ -34,24 +33,24 @@ QUERIES = 100
 POINTS = 10  # that are deleted, one at a time, after a first one
 EXPANSIONS = (paper.SETS["deep"].expansions[0], paper.SETS["deep"].expansions[-1])
 PART = "scale"
+#: Options that say which stages there are, and that no figure of one depends on.
+ASIDE = ("sizes", "graph_records", "store_records", "changes")
 
 
 def measure(run: Run) -> None:
-    """All sizes, then the tables and pictures of all that was measured."""
+    """All sizes, one after the other."""
     o = run.options
     for n in o.sizes:
         given = stand_in(run.cache, n, o.dim, QUERIES, run.note)
-        run.stage(PART, "about", given, partial(_about, run))
+        run.stage(PART, "about", given, partial(_about, run), aside=ASIDE)
         short, long = EXPANSIONS
         plan = [(one, long) for one in competitors(long, o.dim)] + [(one, 0) for one in _rivals(run, n)]
         for one, expansion in [*plan, *((one, short) for one in competitors(short, o.dim))]:
             if expansion:
                 step = f"{one.name}, {expansion * o.dim} bits"
-                run.stage(PART, step, given, partial(_codes, run, one, expansion))
+                run.stage(PART, step, given, partial(_codes, run, one, expansion), aside=ASIDE)
             else:
-                run.stage(PART, one.name, given, partial(_rival, run, one))
-    told = f"the paper, SymphonyQG up to {o.graph_records:,}, stores up to {o.store_records:,}"
-    run.stage(PART, told, nothing(), lambda _: _tell(run))
+                run.stage(PART, one.name, given, partial(_rival, run, one), aside=ASIDE)
 
 
 def _about(run: Run, field: Field) -> list[Line]:
@@ -152,7 +151,7 @@ def _rival(run: Run, one: Competitor, field: Field) -> list[Line]:
 # What is told of all sizes -------------------------------------------------------------------------------------------
 
 
-def _tell(run: Run) -> list[Line]:
+def tell(run: Run) -> list[Line]:
     """Tables and pictures, from the results so far."""
     lines = results_of(read(run.options.out / NAME), PART)
     about = {line["data"]: line for line in lines if line.get("what") == "about"}

@@ -23,10 +23,7 @@ from ..report.tables import markdown
 SOURCES = ("scan", "tables", "pivots", "graph")
 
 #: Options that no figure depends on.
-ASIDE = (
-    *("experiments", "data", "queries", "limit_vectors", "out", "docs", "resume", "time_limit", "parts"),
-    *("graph_records", "store_records"),  # which stages there are, and nothing else
-)
+ASIDE = ("experiments", "data", "queries", "limit_vectors", "out", "docs", "resume", "time_limit", "parts")
 
 
 @dataclass
@@ -62,12 +59,24 @@ class Run:
 
     # What is measured -------------------------------------------------------------------------------------------------
 
-    def stage(self, part: str, step: str, given: Prepared, measure: Callable[[Field], list[Line]]) -> None:
-        """Measure unless it was done before.
+    def stage(
+        self,
+        part: str,
+        step: str,
+        given: Prepared,
+        measure: Callable[[Field], list[Line]],
+        *,
+        aside: Sequence[str] = (),
+        always: bool = False,
+    ) -> None:
+        """Measure unless it was done before, or `always`: what is told of other results.
 
-        `measure` returns the lines of the stage; builds, failures, tables and figures are added to them.
+        `measure` returns the lines of the stage; builds, failures, tables and figures are added to them. `aside` names
+        options that its figures do not depend on, besides those that none depends on.
         """
-        key = self.key(part, step, given.key)
+        key = self.key(part, step, given.key, aside)
+        if always:
+            self.results.done.discard(key)
         title = ", ".join(text for text in (given.data.name, part, step) if text)
         if key in self.results.done:
             self.note(f"{title}: done before")
@@ -86,11 +95,11 @@ class Run:
         told = [{**common, **line} for line in [*competitors.lines, *lines, *self.pending]]
         self.results.stage(part, data.name, told, key, time.monotonic() - begin)
 
-    def key(self, part: str, step: str, data: str) -> str:
+    def key(self, part: str, step: str, data: str, aside: Sequence[str] = ()) -> str:
         """The same for the same measurement with the same options."""
         others = {name for part_, names in self.own.items() if part_ != part for name in names}
         others -= self.own.get(part, set())
-        depends = {k: str(v) for k, v in vars(self.options).items() if k not in ASIDE and k not in others}
+        depends = {k: str(v) for k, v in vars(self.options).items() if k not in (*ASIDE, *aside) and k not in others}
         text = json.dumps([part, step, data, depends], sort_keys=True)
         return f"{part}/{step}/" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -64,7 +64,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=float, default=0.9, help="recall that searches are to reach (0.9)")
     parser.add_argument("--refine", action="store_true", help="cells around means")
     parser.add_argument(
-        "--parts", default="sizes", help="what to measure, with commas, of sizes,paper (default: sizes)"
+        "--parts", default="sizes", help="what to measure, with commas, of sizes,paper; '' draws again (default: sizes)"
     )
     told = "how often rivals are trained again in the part 'paper' (1)"
     parser.add_argument("--retrains", type=int, default=1, metavar="N", help=told)
@@ -77,21 +77,31 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def experiment(run: Run, given: Prepared) -> None:
     """Measure all sizes."""
+    aside = ("sizes", "graph_records", "store_records", "retrains", "annoy_trees")
     if run.wants("sizes"):
         for n in run.options.sizes:
             of_size = stand_in(run.cache, n, run.options.dim, QUERIES, run.note)
-            run.stage("scale", "size", of_size, partial(_size, run))
-        run.stage("scale", "sizes", given, lambda _: _growth(run))
+            run.stage("scale", "size", of_size, partial(_size, run), aside=aside)
     if run.wants("paper"):
         paper_size.measure(run)
+    # Of all results so far, so that sizes can be measured one at a time.
+    if _found(run, "scale"):
+        run.stage("scale", "sizes", given, lambda _: _growth(run), aside=[*aside, "clock"], always=True)
+    if _found(run, "codes"):
+        run.stage("scale", "paper", given, lambda _: paper_size.tell(run), aside=[*aside, "clock"], always=True)
+
+
+def _found(run: Run, what: str) -> list[Line]:
+    """The lines of all sizes that tell of one thing, from the smallest."""
+    path = run.options.out / NAME
+    lines = results_of(read(path), "scale") if path.exists() else []
+    return sorted((line for line in lines if line.get("what") == what), key=lambda line: int(line["records"]))
 
 
 def _growth(run: Run) -> list[Line]:
     """How it all grows, from the results so far."""
-    sizes = run.options.sizes
-    found = results_of(read(run.options.out / NAME), "scale")
-    by_size = {line["records"]: line for line in found if line.get("what") == "scale"}
-    lines = [by_size[n] for n in sizes]
+    lines = list({line["records"]: line for line in _found(run, "scale")}.values())
+    sizes = [line["records"] for line in lines]
     rows = [
         [
             f"{line['records']:,}",

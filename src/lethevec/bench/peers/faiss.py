@@ -13,7 +13,7 @@ import numpy as np
 
 import lethevec
 
-from .peer import F32, Ids, Peer, cells, grid, rising
+from .peer import BLOCK, F32, Ids, Peer, cells, grid, rising
 
 
 def faiss_module() -> Any:
@@ -115,10 +115,13 @@ class FaissLSH(Faiss):
         self.index = faiss.IndexIDMap2(self.codes) if self.deletes else self.codes
 
     def insert(self, vectors: F32, ids: Ids) -> None:
-        if self.deletes:
-            super().insert(vectors, ids)
-        else:
-            self.index.add(vectors)
+        # A block at a time: the numbers that become bits take 32 times the memory of the bits.
+        for begin in range(0, len(vectors), BLOCK):
+            some = slice(begin, begin + BLOCK)
+            if self.deletes:
+                super().insert(vectors[some], ids[some])
+            else:
+                self.index.add(vectors[some])
 
 
 class FaissRaBitQ(Faiss):

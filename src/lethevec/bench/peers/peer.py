@@ -14,7 +14,7 @@ import numpy.typing as npt
 F32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 Setting = tuple[float, ...]
-BLOCK = 100_000  # vectors that are brought to length 1 at a time
+BLOCK = 100_000  # vectors that are worked on at a time, where all of them would take too much memory
 
 
 class Peer(ABC):
