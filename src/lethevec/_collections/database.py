@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -319,7 +319,16 @@ class Database:
         seconds = self._seconds(timeout)
         with self._guard:
             self._catalog.require_writer()
-            return self._eraser.expire(seconds, skip_held=skip_held)
+            held = (lambda subject: bool(self._rights.holds(subject))) if skip_held else None
+            return self._eraser.expire(seconds, held)
+
+    def expire_except(self, held: Callable[[str], bool], *, timeout: float | None = None) -> Receipt | None:
+        """For a member of a cluster, which keeps no holds of its own: erase what is due but of subjects that are held;
+        None if there is nothing."""
+        seconds = self._seconds(timeout)
+        with self._guard:
+            self._catalog.require_writer()
+            return self._eraser.expire(seconds, held)
 
     def hold(self, subject: str, reason: str) -> Receipt:
         """Set a legal hold: the records of this subject can be neither changed nor erased until `lift`.

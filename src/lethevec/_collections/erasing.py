@@ -85,13 +85,12 @@ class FolderEraser:
         self._begin(request, entries, lambda id: wanted, take_block_off)
         return self._finish(request, timeout)
 
-    def expire(self, timeout: float, *, skip_held: bool) -> Receipt | None:
-        """What is due in all collections, with one receipt."""
+    def expire(self, timeout: float, held: Callable[[str], bool] | None) -> Receipt | None:
+        """What is due in all collections, with one receipt; `held` says which subjects are left out."""
         self._try_complete()
         due = {entry: store for entry in self._catalog.entries() if (store := self._maker.open(entry)).expired()}
         if not due:
             return None
-        held = (lambda subject: bool(self._rights.holds(subject))) if skip_held else None
         wanted = {entry.id: store.due(held) for entry, store in due.items()}
         entries = [entry for entry, store in due.items() if store.selects(wanted[entry.id])]
         if not entries:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -20,9 +20,36 @@ from .._record import Record
 from ..errors import FormatError, IncompleteWriteError, UnknownIdError
 from .copying import building
 from .export_arrays import write_fvecs, write_npy, write_npz
+from .ids import Id
 
-if TYPE_CHECKING:
-    from .store import Store
+
+class Source(Protocol):
+    """What records are exported from: a store, or a collection of a cluster."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        ...
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every record in the order of ids."""
+        ...
+
+    def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
+        """How many records."""
+        ...
+
+    def get(
+        self,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        limit: int | None = None,
+        after: Id | None = None,
+    ) -> list[Record]:
+        """A page of records."""
+        ...
+
 
 __all__ = ["SUFFIXES", "arrow_table", "write_records"]
 
@@ -30,7 +57,7 @@ SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".npz", ".npy", ".fvecs", ".
 _PART = 2000
 
 
-def _records(store: Store, where: Mapping[str, Any] | None, subject: str | None) -> Iterator[Record]:
+def _records(store: Source, where: Mapping[str, Any] | None, subject: str | None) -> Iterator[Record]:
     """The records that are asked for, a page at a time."""
     if where is None and subject is None:
         yield from store
@@ -42,7 +69,7 @@ def _records(store: Store, where: Mapping[str, Any] | None, subject: str | None)
 
 
 def write_records(
-    path: Path | None, suffix: str, store: Store, where: Mapping[str, Any] | None = None, subject: str | None = None
+    path: Path | None, suffix: str, store: Source, where: Mapping[str, Any] | None = None, subject: str | None = None
 ) -> int:
     """Write to a file, which is there as a whole or not at all, or to stdout; how many."""
     total = store.count(where=where, subject=subject)
@@ -62,7 +89,8 @@ def write_records(
         else:
             if suffix not in SUFFIXES:
                 raise FormatError(f"{path}: expected a file name that ends in {' '.join(SUFFIXES)}, got {suffix!r}")
-            with _replacing(store.path, path) as file:
+            # A store's name is where a later open looks for what a crash has left; a cluster has no such place.
+            with _replacing(getattr(store, "path", path), path) as file:
                 _write(file, suffix, counted(), total, store.dim, str(path))
         return progress.done
 
@@ -96,7 +124,7 @@ def _write(file: IO[bytes], suffix: str, records: Iterator[Record], count: int, 
         _write_arrow(file, suffix, records, dim, name)
 
 
-def arrow_table(store: Store, where: Mapping[str, Any] | None, subject: str | None) -> Any:
+def arrow_table(store: Source, where: Mapping[str, Any] | None, subject: str | None) -> Any:
     """An Arrow table of the records: id, subject, payload (JSON), expires and vector."""
     pa, _ = _pyarrow("an Arrow table")
     records = _records(store, where, subject)

@@ -349,6 +349,11 @@ class Store:
         most = integer("count", count, 0, ALL)
         return self._surveyor.sample(Selection(where, subject), most, integer("seed", seed, 0, (1 << 63) - 1))
 
+    def due_parts(self) -> tuple[int | None, dict[int, list[tuple[int, int]]]]:
+        """For a member of a cluster: when the last record is due, and how many in each part for every step that a
+        survey of all members may choose (see `Surveyor`)."""
+        return self._surveyor.due_parts()
+
     def survey(self) -> Survey:
         """Counts without records: subjects, what has no subject, vector or expiry, and when records become due.
 

@@ -6,6 +6,7 @@ numbers, so it is the same for every history that ends in the same records, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -22,13 +23,13 @@ from .retention import Retention
 from .selecting import Selection, Selector
 from .session import Session
 
-__all__ = ["Due", "Survey", "Surveyor"]
+__all__ = ["STEPS", "Due", "Survey", "Surveyor", "due_of", "smallest", "step_for"]
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
-_STEPS = (_HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY)
+STEPS = (_HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY)
 _PARTS = 60  # at most, unless records are kept for more than sixty years
 
 
@@ -89,12 +90,23 @@ class Surveyor:
         )
 
     def _due(self, last: int) -> tuple[Due, ...]:
-        """Hours, days or longer parts of the calendar, the shortest that are not too many, without empty ones."""
-        left = last - self._retention.now()
-        step = next((step for step in _STEPS if left // step < _PARTS), _STEPS[-1])
+        step = step_for(last, self._retention.now())
+        return due_of(step, self._parts(step))
+
+    def _parts(self, step: int) -> list[tuple[int, int]]:
         sql = "SELECT expires / ?, count(*) FROM alive WHERE expires IS NOT NULL GROUP BY 1 ORDER BY 1"
-        found = self._connection.execute(sql, (step,)).fetchall()
-        return tuple(Due(_moment(part * step), _moment(min((part + 1) * step, _END)), count) for part, count in found)
+        return [(part, count) for part, count in self._connection.execute(sql, (step,))]
+
+    def due_parts(self) -> tuple[int | None, dict[int, list[tuple[int, int]]]]:
+        """The last time, in milliseconds, and the counts of the parts for the step that it asks for and longer ones:
+        another store's records may be due later."""
+        with self._session.guard, translated(self._session.path):
+            self._mirror.refresh()
+            (last,) = self._connection.execute("SELECT max(expires) FROM alive").fetchone()
+            if last is None:
+                return None, {}
+            least = step_for(last, self._retention.now())
+            return last, {step: self._parts(step) for step in STEPS if step >= least}
 
     def sample(self, selection: Selection, count: int, seed: int) -> list[Record]:
         """Up to `count` records that a selection lets through, in the order of ids."""
@@ -104,9 +116,7 @@ class Surveyor:
         numbers = self._selector.numbers(selection)
         if numbers is None:
             numbers = np.concatenate([self._mirror.index.ids(), self._alive(list(self._mirror.bare))])
-        if len(numbers) > count:
-            hashes = _mixed(numbers, seed)
-            numbers = numbers[np.argpartition(hashes, count)[:count]] if count else numbers[:0]
+        numbers = numbers[smallest(numbers, count, seed)]
         found = ids_of(self._connection, numbers.tolist())
         return [slot for slot, _ in sorted(found, key=lambda one: order_of(one[1]))]
 
@@ -116,6 +126,23 @@ class Surveyor:
             sql = f"SELECT number FROM alive WHERE number IN ({marks(part)})"
             found += [number for (number,) in self._connection.execute(sql, part)]
         return np.array(found, dtype=np.int64)
+
+
+def step_for(last: int, now: int) -> int:
+    """Hours, days or longer parts of the calendar: the shortest that are not too many up to the last."""
+    return next((step for step in STEPS if (last - now) // step < _PARTS), STEPS[-1])
+
+
+def due_of(step: int, parts: Iterable[tuple[int, int]]) -> tuple[Due, ...]:
+    """The parts of a step, without empty ones."""
+    return tuple(Due(_moment(part * step), _moment(min((part + 1) * step, _END)), count) for part, count in parts)
+
+
+def smallest(numbers: I64, count: int, seed: int) -> npt.NDArray[np.intp]:
+    """The places of those that are in a sample of so many."""
+    if len(numbers) <= count or not count:
+        return np.arange(len(numbers) if count else 0)
+    return np.argpartition(_mixed(numbers, seed), count)[:count]
 
 
 def _mixed(numbers: I64, seed: int) -> U64:

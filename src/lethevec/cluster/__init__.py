@@ -11,6 +11,7 @@
 | `receipts` | the combined receipt, and its verification offline |
 | `driver` | questions to one member of each shard, writes to all |
 | `erasing`, `catching_up`, `rebalancing` | erasures, members that were away, buckets that move |
+| `rights` | legal holds and blocks |
 | `collection`, `database`, `connecting` | the public calls |
 | `engine`, `loading`, `serving` | Ray, Ray Data and Ray Serve: the only modules that import them |
 | `local` | a cluster in one process, for tests and drills |
@@ -27,9 +28,9 @@ from ..errors import ParameterError
 from .collection import ClusterCollection
 from .connecting import open_cluster
 from .database import ClusterDatabase
-from .receipts import ClusterReceipt, verify, verify_part
+from .receipts import ClusterEntry, ClusterReceipt, verify, verify_part
 
-__all__ = ["ClusterCollection", "ClusterDatabase", "ClusterReceipt", "connect", "verify", "verify_part"]
+__all__ = ["ClusterCollection", "ClusterDatabase", "ClusterEntry", "ClusterReceipt", "connect", "verify", "verify_part"]
 
 
 def connect(

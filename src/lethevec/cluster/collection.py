@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from .._forgetting.elsewhere import read_elsewhere
 from .._forgetting.multiset import MultisetHash
 from .._forgetting.records import canonical_json
 from .._hits import Hits, Work
 from .._record import KEEP, Keep, Record
+from .._store import exporting
 from .._store.batch import Batch, check_payloads, check_subjects, make_batch
 from .._store.forgetting import Preview
-from .._store.ids import Id, check_id, check_ids, check_text, order_of
+from .._store.ids import Id, check_id, check_ids, check_text, number_of, order_of
+from .._store.importing import check_batch, read_source
 from .._store.retention import check_expires
+from .._store.survey import Survey, due_of, smallest, step_for
 from ..errors import (
     IdError,
     InputError,
@@ -28,11 +35,12 @@ from ..errors import (
     UnsupportedError,
     VectorError,
 )
-from . import erasing
+from . import erasing, rights
+from .arguments import whole
 from .driver import Driver
 from .epoch import CollectionEntry, Epoch
 from .messages import Array, Message
-from .receipts import ClusterReceipt
+from .receipts import ClusterEntry, ClusterReceipt
 from .records import Answers, pack_batch, unpack_records
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ __all__ = ["ClusterCollection"]
 
 _PART = 20_000  # records that one message of a write has at most
 _PAGE = 1000
+_MOST = 1 << 62
 _INLINE = 80_000  # bytes of queries or answers in one message; from 100 kB on, Ray's object store carries it
 _SHORT = 3.0  # seconds that a look before an erasure may take
 
@@ -191,13 +200,73 @@ class ClusterCollection:
         found: list[Id] = [id for answer in answers.values() for id in answer.head["ids"]]
         return sorted(found, key=order_of)
 
-    def subjects(self) -> dict[str, int]:
-        """Every subject with the number of its records, by code point."""
+    def subjects(self, *, prefix: str = "", after: str | None = None, limit: int | None = None) -> dict[str, int]:
+        """Every subject with the number of its records, by code point, or a page of them (see `Store.subjects`)."""
+        head = {
+            "prefix": check_text(prefix, "prefix") if prefix != "" else "",
+            "after": None if after is None else check_text(after, "after"),
+            "limit": None if limit is None else whole("limit", limit, _MOST),
+        }
         found: dict[str, int] = {}
-        for answer in self._ask("subjects", {}).values():
+        for answer in self._ask("subjects", head).values():
             for subject, count in answer.head["subjects"].items():
                 found[subject] = found.get(subject, 0) + count
-        return dict(sorted(found.items()))
+        return dict(sorted(found.items())[:limit])
+
+    def sample(
+        self,
+        count: int = 1000,
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+        seed: int = 0,
+    ) -> list[Record]:
+        """Up to `count` records picked by a hash of their ids: the sample that one store gives (see `Store.sample`)."""
+        most = whole("count", count, _MOST)
+        head = {**_selection(where, subject), "count": most, "seed": whole("seed", seed, (1 << 63) - 1)}
+        found = [record for answer in self._ask("sample", head).values() for record in unpack_records(answer)]
+        numbers = np.array([number_of(record.id) for record in found], dtype=np.int64)
+        chosen = [found[place] for place in smallest(numbers, most, seed).tolist()]
+        return sorted(chosen, key=lambda record: order_of(record.id))
+
+    def survey(self) -> Survey:
+        """Counts without records, over all shards (see `Store.survey`)."""
+        answers = [answer.head for answer in self._ask("survey", {}).values()]
+        last = max((answer["last"] for answer in answers if answer["last"] is not None), default=None)
+        due: Counter[int] = Counter()
+        if last is not None:
+            step = step_for(last, int(time.time() * 1000))
+            for answer in answers:
+                due.update(dict(dict(answer["parts"]).get(step, [])))
+
+        def total(name: str) -> int:
+            return sum(answer["counts"][name] for answer in answers)
+
+        return Survey(
+            records=total("records"),
+            subjects=len(self.subjects()),
+            without_subject=total("without_subject"),
+            without_vector=total("without_vector"),
+            without_expiry=total("without_expiry"),
+            expired=total("expired"),
+            due=() if last is None else due_of(step, sorted(due.items())),
+        )
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        where: Mapping[str, Any] | None = None,
+        subject: str | None = None,
+    ) -> int:
+        """Write records to a file on this machine (see `Store.export`); how many. It is a copy: what is forgotten later
+        stays in it."""
+        target = Path(path)
+        return exporting.write_records(target, target.suffix.lower(), self, where, subject)
+
+    def to_arrow(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
+        """The records as an Arrow table (see `Store.to_arrow`)."""
+        return exporting.arrow_table(self, where, subject)
 
     def get(
         self,
@@ -225,6 +294,11 @@ class ClusterCollection:
         records = {record.id: record for _, answer in answers for record in unpack_records(answer)}
         _require(wanted, [id for id in wanted if id not in records])
         return [records[id] for id in wanted]
+
+    def held_count(self, subject: str) -> int:
+        """How many records of a subject there are, with those that have expired and are still in the files."""
+        answers = self._ask("held-count", {"subject": check_text(subject, "subject")})
+        return sum(int(answer.head["count"]) for answer in answers.values())
 
     def held_of(self, subject: str) -> list[Record]:
         """Every record of a subject in the order of ids, with those that have expired and are still in the files."""
@@ -287,6 +361,7 @@ class ClusterCollection:
         batch = self._batch(vectors, ids, subjects, payloads, expires)
         self._driver.require_writer()
         with self._driver.writing(self._driver.epoch.shards()):
+            rights.may_write(self._driver, batch.subjects)
             missing = set(self._missing(batch.ids)) if batch.ids else set()
             present = [id for id in batch.ids if id not in missing]
             if present:
@@ -309,9 +384,11 @@ class ClusterCollection:
         self._driver.require_writer()
         if not erase_old:
             with self._driver.writing(self._driver.epoch.shards()):
+                self._may_replace(batch)
                 self._write("upsert", batch)
             return None
         with self._driver.writing(self._driver.epoch.shards()):
+            self._may_replace(batch)
             parts = {
                 shard: batch_message(batch, places) for shard, places in self._split(batch.ids, every=True).items()
             }
@@ -353,21 +430,28 @@ class ClusterCollection:
         self._driver.require_writer()
         with self._driver.writing(self._driver.epoch.shards()):
             _require(names, self._missing(names) if names else [])
+            self._may_replace(batch)
             if not erase_old:
                 self._write("update", batch, about)
                 return None
             split = self._split(names, every=True).items()
             return self._rectify("update", names, {s: batch_message(batch, p, about) for s, p in split}, timeout)
 
-    def load(self, batches: Iterable[Mapping[str, Any]], *, total: int | None = None) -> int:
-        """Add many records, batch by batch (not as one transaction); the number of records."""
+    def load(self, source: Any, *, key: str | None = None, total: int | None = None) -> int:
+        """Add many records from a file, a table, a frame or batches (see `Store.load`), batch by batch, not as one
+        transaction; the number of records. `ClusterDatabase.load_files` is for very many."""
+        given, _ = read_source(source, key, time.time)
         count = 0
-        for given in batches:
-            if not isinstance(given, Mapping) or not {"vectors", "ids"} <= set(given):
-                raise InputError(f"batches: expected vectors and ids, got {type(given).__name__}")
-            self.add(**given)
-            count += len(check_ids(given["ids"])[0])
+        for one in given:
+            batch = check_batch(one)
+            self.add(**batch)
+            count += len(check_ids(batch["ids"])[0])
         return count
+
+    def _may_replace(self, batch: Batch) -> None:
+        """Refuse what a block or a legal hold forbids, before anything changes. The caller holds the turns."""
+        rights.may_write(self._driver, batch.subjects)
+        rights.may_change(self._driver, self._id, batch.ids)
 
     def _batch(self, vectors: Any, ids: Any, subjects: Any, payloads: Any, expires: Any) -> Batch:
         given = self.retention if isinstance(expires, Keep) else expires
@@ -416,6 +500,7 @@ class ClusterCollection:
         dry_run: bool = False,
         ignore_unknown: bool = False,
         search_all: bool = False,
+        elsewhere: Mapping[str, int | None] | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Forget records (see `Store.forget`), in every member; the combined receipt, or a `Preview` with `dry_run`.
@@ -428,6 +513,7 @@ class ClusterCollection:
             raise ParameterError("forget: expected ids, subject or where, got neither")
         if subject is not None:
             check_text(subject, "subject")
+        places = read_elsewhere(elsewhere)
         self._driver.require_writer()
         with self._driver.writing(self._driver.epoch.shards()):
             if ids is not None:
@@ -447,16 +533,20 @@ class ClusterCollection:
                 return Preview(len(there), there, missing)
             if by == "subject":
                 assert subject is not None
+                rights.may_forget(self._driver, subject)
                 tag = self._driver.audit.tag_subject(subject)
                 asked = {**self._asked(by, []), "subject": tag}
                 about = {**self._wanted([]), "subject": tag}
                 head: dict[str, Any] = {"action": "subject", "subject": subject}
             else:
+                rights.may_change(self._driver, self._id, found)
                 tags = self._tags(found)
                 asked, about = self._asked(by, tags), self._wanted(tags)
                 if where is not None:
                     asked["where"] = self._driver.audit.tag("where", canonical_json(dict(where)).encode())
                 head = {"action": "ids", "ids": found}
+            if places:
+                asked["elsewhere"] = places
             head.update({"collection": self._entry.id, "search_all": search_all, "timeout": timeout})
             return erasing.erase(self._driver, "erasure", asked, about, Message(head, []), timeout)
 
@@ -487,10 +577,12 @@ class ClusterCollection:
         """How many erasures wait for a member."""
         return self._database.pending_erasures()
 
-    def receipts(self, *, all_kinds: bool = False) -> list[ClusterReceipt]:
-        """The combined receipts that are about this collection, oldest first; with `all_kinds` all of the cluster."""
-        found = self._database.receipts()
-        return [one for one in found if all_kinds or one["asked"].get("collection") in (None, self._id)]
+    def receipts(self, *, all_kinds: bool = False) -> list[ClusterReceipt | ClusterEntry]:
+        """The combined receipts that are about this collection, oldest first; with `all_kinds` all of the chain."""
+        if all_kinds:
+            return self._database.receipts(all_kinds=True)
+        found = erasing.receipts(self._driver)
+        return [one for one in found if one["asked"].get("collection") in (None, self._id)]
 
     def public_key(self) -> bytes:
         """The public key that combined receipts are signed with."""
@@ -514,15 +606,19 @@ class ClusterCollection:
         """Refused: a change of several shards is no transaction."""
         raise UnsupportedError("transaction: expected a single store, got a collection of a cluster, which has none")
 
-    def survey(self) -> NoReturn:
-        """Refused: `status` of the cluster has the counts of its members."""
-        raise UnsupportedError(
-            "survey: expected a single store, got a collection of a cluster; see ClusterDatabase.status"
-        )
-
     def tune(self, *args: Any, **options: Any) -> NoReturn:
         """Refused: effort is found on a single store with the same settings."""
         raise UnsupportedError("tune: expected a single store, got a collection of a cluster; tune one of its shards")
+
+    def backup(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: replicas are the copies of a cluster; `export` writes records to a file."""
+        raise UnsupportedError(
+            "backup: expected a single store, got a collection of a cluster; replicas are its copies, and it has export()"
+        )
+
+    def rotate_keys(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: the keys of a cluster are the registry's, and stay."""
+        raise UnsupportedError("rotate_keys: expected a single store, got a collection of a cluster, whose keys stay")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refused: connect again in the other process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import numpy.typing as npt
 
 from .._collections.access import Access, Held
 from .._collections.names import check_name
+from .._collections.rights import Hold
+from .._forgetting.elsewhere import read_elsewhere
 from .._forgetting.receipts import GENESIS_PREVIOUS, now
 from .._forgetting.trusted import KeyLike
 from .._forgetting.verify import Verification
@@ -30,13 +33,14 @@ from ..errors import (
     UnknownIdError,
     UnsupportedError,
 )
-from . import catching_up, erasing, rebalancing
+from . import catching_up, erasing, rebalancing, rights
+from .arguments import boolean
 from .calling import RefusalError, UnreachableError
 from .collection import ClusterCollection
 from .driver import Driver
 from .epoch import STATES
 from .messages import Message
-from .receipts import ClusterReceipt, read_cluster_receipt
+from .receipts import ClusterEntry, ClusterReceipt, read_cluster_receipt
 from .receipts import verify as verify_offline
 
 __all__ = ["ClusterDatabase"]
@@ -258,6 +262,8 @@ class ClusterDatabase:
         entry = self._driver.epoch.find(check_name(name))
         if entry is None:
             raise UnknownIdError(f"name: expected one of the collections, got {name!r}, which is not there")
+        self._driver.require_writer()
+        rights.may_change_collection(self._driver, entry.id)
         asked: dict[str, Any] = {"by": "drop", "subject": None, "collection": entry.id, "ids": []}
         wanted: dict[str, Any] = {"collection": entry.id, "ids": [], "subject": None, "drop": True}
         head = {"action": "drop", "collection": entry.id, "timeout": timeout}
@@ -289,31 +295,80 @@ class ClusterDatabase:
         check_text(subject, "subject")
         found = {name: self.collection(name).held_of(subject) for name in self.collections()}
         tag = self._driver.audit.tag_subject(subject)
-        about: list[Any] = [receipt for receipt in self.receipts() if receipt["asked"]["subject"] == tag]
         held = {name: records for name, records in found.items() if records}
-        return Access(subject, now(), held, about, [], None)
+        return Access(subject, now(), held, self._about(tag), self.holds(subject), self._blocked_since(subject))
+
+    def _about(self, tag: str) -> list[Any]:
+        """The entries of the chain that are about a subject, by its tag."""
+        return [
+            entry
+            for entry in erasing.chain(self._driver)
+            if tag == (entry["asked"]["subject"] if isinstance(entry, ClusterReceipt) else entry["subject"])
+        ]
 
     def held(self, subject: str) -> Held:
-        """How many records of a subject each collection holds, with the rest of what `access` says."""
-        known = self.access(subject)
-        counts = {name: len(records) for name, records in known.collections.items()}
-        return Held(counts, known.receipts, [], None)
-
-    def hold(self, *args: Any, **options: Any) -> NoReturn:
-        """Refused: a cluster has no legal holds and no blocks yet."""
-        raise UnsupportedError(
-            "expected a folder of collections, got a cluster, which has no legal holds and no blocks yet"
+        """How many records of a subject each collection holds, with the rest of what `access` says. It reads none."""
+        tag = self._driver.audit.tag_subject(check_text(subject, "subject"))
+        counts = {name: self.collection(name).held_count(subject) for name in self.collections()}
+        return Held(
+            {name: count for name, count in counts.items() if count},
+            self._about(tag),
+            self.holds(subject),
+            self._blocked_since(subject),
         )
 
-    lift = block = unblock = hold
+    def hold(self, subject: str, reason: str) -> ClusterEntry:
+        """Set a legal hold: the records of this subject can be neither changed nor erased until `lift`.
 
-    def holds(self, subject: str | None = None, **options: Any) -> list[Any]:
-        """None: a cluster has no legal holds yet."""
-        return []
+        The entry is signed; `entry["hold"]` is the id to lift it by. A subject without records is refused.
+        """
+        check_text(subject, "subject")
+        self._driver.require_writer()
+        with self._driver.writing(self._driver.epoch.shards()):
+            if not any(self.collection(name).count(subject=subject) for name in self.collections()):
+                raise UnknownIdError(f"subject: expected one that has records, got {subject!r:.80}, which has none")
+            return self._right("hold", reason, subject=self._driver.audit.tag_subject(subject))
+
+    def lift(self, hold: str | ClusterEntry, reason: str = "no longer needed") -> ClusterEntry:
+        """End a legal hold, by its id or the entry that set it."""
+        id = str(hold["hold"]) if isinstance(hold, ClusterEntry) else check_text(hold, "hold")
+        self._driver.require_writer()
+        return self._right("lift", reason, hold=id)
+
+    def holds(self, subject: str | None = None, *, names: bool = True) -> list[Hold]:
+        """The legal holds in force, oldest first; of one subject, or all.
+
+        A hold is kept without the name of its subject, so naming all of them tries every subject that has records.
+        `names=False` leaves that out.
+        """
+        if subject is not None:
+            return rights.holds_on(self._driver, check_text(subject, "subject"))
+        return rights.all_holds(self._driver, self.subjects() if boolean("names", names) else ())
+
+    def block(self, subject: str, reason: str) -> ClusterEntry:
+        """Refuse to write for a subject until `unblock`. Records that are there stay; `forget` has `block` too."""
+        tag = self._driver.audit.tag_subject(check_text(subject, "subject"))
+        self._driver.require_writer()
+        with self._driver.writing(self._driver.epoch.shards()):
+            return self._right("block", reason, subject=tag)
+
+    def unblock(self, subject: str, reason: str = "no longer needed") -> ClusterEntry:
+        """Allow to write for a subject again."""
+        tag = self._driver.audit.tag_subject(check_text(subject, "subject"))
+        self._driver.require_writer()
+        return self._right("unblock", reason, subject=tag)
 
     def is_blocked(self, subject: str) -> bool:
-        """No: a cluster has no blocks yet."""
-        return False
+        """Whether nothing may be written for a subject."""
+        return self._blocked_since(check_text(subject, "subject")) is not None
+
+    def _blocked_since(self, subject: str) -> str | None:
+        self._driver.refresh()
+        return self._driver.epoch.blocks.get(self._driver.audit.tag_subject(subject))
+
+    def _right(self, kind: str, reason: str, **about: str) -> ClusterEntry:
+        head = {"kind": kind, "reason": check_text(reason, "reason"), "token": secrets.token_hex(16), **about}
+        return ClusterEntry(self._driver.registry("right", head)["entry"])
 
     def forget(
         self,
@@ -327,26 +382,40 @@ class ClusterDatabase:
     ) -> ClusterReceipt:
         """Forget every record of a subject in all collections and all members, with one combined receipt.
 
+        With `block`, nothing may be written for the subject from then on, until `unblock`. `elsewhere` is what you
+        erased outside the cluster, for the receipt to state (see `Store.forget`).
+
         `ErasureIncompleteError` names the members that have not erased yet. The records are in no answer from then on,
         and the erasure completes by itself when those members are back.
         """
         check_text(subject, "subject")
-        if block or elsewhere:
-            raise UnsupportedError(
-                "forget: expected neither block nor elsewhere in a cluster, which has none of them yet"
-            )
+        boolean("block", block)
+        places = read_elsewhere(elsewhere)
         self._driver.require_writer()
         with self._driver.writing(self._driver.epoch.shards()):
+            rights.may_forget(self._driver, subject)
             if not ignore_unknown and not any(self.collection(n).may_have(subject) for n in self.collections()):
                 raise UnknownIdError(f"subject: expected one that has records, got {subject!r:.80}, which has none")
             tag = self._driver.audit.tag_subject(subject)
             asked: dict[str, Any] = {"by": "subject", "subject": tag, "collection": None, "ids": []}
+            if block:
+                asked["block"] = True
+            if places:
+                asked["elsewhere"] = places
             wanted: dict[str, Any] = {"collection": None, "ids": [], "subject": tag}
             head = {"action": "subject", "subject": subject, "search_all": search_all, "timeout": timeout}
-            return erasing.erase(self._driver, "erasure", asked, wanted, Message(head, []), timeout)
+            kept_out = tag if block else None
+            return erasing.erase(self._driver, "erasure", asked, wanted, Message(head, []), timeout, block=kept_out)
 
     def expire(self, *, skip_held: bool = False, timeout: float | None = None) -> ClusterReceipt | None:
-        """Erase the records of all collections whose time has come, in all members; None if there are none."""
+        """Erase the records of all collections whose time has come, in all members; None if there are none.
+
+        Records under legal hold are not erased: `HoldError` names the hold, and nothing is erased. With `skip_held` the
+        others are.
+        """
+        self._driver.require_writer()
+        if not boolean("skip_held", skip_held):
+            rights.may_expire(self._driver)
         if not any(self.collection(name).expired() for name in self.collections()):
             return None
         at = time.time()
@@ -360,7 +429,7 @@ class ClusterDatabase:
     def complete_erasures(self, *, timeout: float | None = None) -> list[ClusterReceipt]:
         """Finish the erasures that wait, or say with `ErasureIncompleteError` for whom; the receipts signed since."""
         self._driver.require_writer()
-        before = {receipt.number for receipt in self.receipts()}
+        before = {receipt.number for receipt in erasing.receipts(self._driver)}
         deadline = time.monotonic() + (5.0 if timeout is None else timeout)
         while True:
             erasing.complete(self._driver)
@@ -376,30 +445,32 @@ class ClusterDatabase:
                     members=names,
                 )
             time.sleep(0.1)
-        return [receipt for receipt in self.receipts() if receipt.number not in before]
+        return [receipt for receipt in erasing.receipts(self._driver) if receipt.number not in before]
 
     def pending_erasures(self) -> int:
         """How many erasures wait for a member."""
         return len(erasing.waiting_for(self._driver))
 
-    def receipts(self, *, all_kinds: bool = False) -> list[ClusterReceipt]:
-        """The combined receipts, oldest first."""
-        return erasing.receipts(self._driver)
+    def receipts(self, *, all_kinds: bool = False) -> list[Any]:
+        """The combined receipts, oldest first; with `all_kinds` every entry of the chain, holds and blocks included."""
+        return erasing.chain(self._driver) if boolean("all_kinds", all_kinds) else erasing.receipts(self._driver)
 
-    def chain(self, *, after: int = -1, before: int | None = None, limit: int = 1000) -> list[ClusterReceipt]:
-        """A part of the chain: up to `limit` receipts after one, oldest first; or those `before` one, newest first."""
-        found = self.receipts()
+    def chain(
+        self, *, after: int = -1, before: int | None = None, limit: int = 1000
+    ) -> list[ClusterReceipt | ClusterEntry]:
+        """A part of the chain: up to `limit` entries after one, oldest first; or those `before` one, newest first."""
+        found = erasing.chain(self._driver)
         if before is not None:
             return [one for one in reversed(found) if one.sequence < before][:limit]
         return [one for one in found if one.sequence > after][:limit]
 
-    def receipt_of(self, given: Any) -> ClusterReceipt:
-        """A combined receipt, from its fields or its exact text; its form is checked."""
+    def receipt_of(self, given: Any) -> ClusterReceipt | ClusterEntry:
+        """An entry of the chain, from its fields or its exact text; its form is checked."""
         return read_cluster_receipt(given)
 
     def verify_chain(self, *, after: int = -1, limit: int = 1000) -> tuple[Verification, int | None]:
         """Check a part of the chain of combined receipts: signatures, and that each names the one before."""
-        known = self.receipts()
+        known = erasing.chain(self._driver)
         part = [one for one in known if one.sequence > after][:limit]
         report = Verification()
         for one in part:
@@ -431,8 +502,10 @@ class ClusterDatabase:
         wanted = [] if ids is None else check_ids(ids)[0]
         if subject is not None:
             tag = self._driver.audit.tag_subject(check_text(subject, "subject"))
-            good = given["asked"]["subject"] == tag
+            good = tag == (given["subject"] if isinstance(given, ClusterEntry) else given["asked"]["subject"])
             report.add("about", good, "it is about this subject" if good else "it is about another subject")
+        if isinstance(given, ClusterEntry):
+            return report
         if wanted:
             tags = set(given["asked"]["ids"])
             good = given["asked"]["by"] == "subject" or all(self._driver.audit.tag_id(id) in tags for id in wanted)
@@ -492,6 +565,16 @@ class ClusterDatabase:
             self._driver.launcher.stop_member(member)
         answer = self._driver.registry("lost", {"member": str(member)})
         return [ClusterReceipt(fields) for fields in answer["receipts"]]
+
+    def backup(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: replicas are the copies of a cluster, and a collection's `export` writes its records to a file."""
+        raise UnsupportedError(
+            "backup: expected a folder of collections, got a cluster; replicas= keeps copies, export() writes one"
+        )
+
+    def rotate_keys(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: the keys of a cluster are the registry's, and stay."""
+        raise UnsupportedError("rotate_keys: expected a folder of collections, got a cluster, whose keys stay")
 
     # --- The end -----------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """The epoch: what everybody in a cluster has to agree on at one time.
 
-Which shard each bucket belongs to, which members each shard has and in what state, which collections there are, and
-which driver may write (its *term*). Every change gives it the next version. Each question and each write names the
-version that the caller knows, and a member that knows another one refuses: so one answer is never put together from
-two epochs.
+Which shard each bucket belongs to, which members each shard has and in what state, which collections there are, whose
+records are under legal hold or blocked, and which driver may write (its *term*). Every change gives it the next
+version. Each question and each write names the version that the caller knows, and a member that knows another one
+refuses: so one answer is never put together from two epochs.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Epoch:
     members: Mapping[str, MemberEntry]
     collections: Mapping[str, CollectionEntry] = field(default_factory=dict)
     erasures: int = 0
+    held: frozenset[str] = frozenset()  # tags of the subjects whose records must stay
+    blocks: Mapping[str, str] = field(default_factory=dict)  # tags of those for whom nothing is written, since when
 
     def shards(self) -> list[int]:
         """The shards that have members."""
@@ -94,6 +96,8 @@ class Epoch:
             "members": [asdict(member) for _, member in sorted(self.members.items())],
             "collections": [asdict(entry) for _, entry in sorted(self.collections.items())],
             "erasures": self.erasures,
+            "held": sorted(self.held),
+            "blocks": dict(self.blocks),
         }
 
     @classmethod
@@ -110,10 +114,12 @@ class Epoch:
                 {member.name: member for member in members},
                 {entry.id: entry for entry in collections},
                 int(given["erasures"]),
+                frozenset(map(str, given.get("held", ()))),
+                {str(tag): str(since) for tag, since in given.get("blocks", {}).items()},
             )
             if len(made.buckets) != BUCKETS or any(member.state not in STATES for member in members):
                 raise ValueError(f"{len(made.buckets)} buckets, or members in another state")
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FormatError(
                 f"epoch: expected buckets, members and collections, got something else ({error})"
             ) from None

@@ -20,9 +20,9 @@ from ..errors import ErasureIncompleteError, LethevecError
 from .calling import RefusalError, UnreachableError
 from .driver import Driver
 from .messages import Message
-from .receipts import ClusterReceipt
+from .receipts import ClusterEntry, ClusterReceipt, read_cluster_receipt
 
-__all__ = ["complete", "erase", "waiting_for"]
+__all__ = ["chain", "complete", "erase", "receipts", "waiting_for"]
 
 
 def erase(
@@ -32,13 +32,17 @@ def erase(
     wanted: Mapping[str, Any],
     part: Message | Mapping[int, Message],
     timeout: float | None = None,
+    *,
+    block: str | None = None,
 ) -> ClusterReceipt:
-    """Erase in every member. `part` is what each is asked, or what each shard's are."""
+    """Erase in every member. `part` is what each is asked, or what each shard's are; `block` is the tag of a subject
+    for whom nothing is written from this moment on."""
     driver.require_writer()
     driver.counts["erasures"] += 1
     with driver.writing(driver.epoch.shards()):
         token = secrets.token_hex(16)
-        begun = driver.registry("begin", {"kind": kind, "asked": asked, "wanted": wanted, "token": token})
+        about = {"kind": kind, "asked": asked, "wanted": wanted, "token": token, "block": block}
+        begun = driver.registry("begin", about)
         number = int(begun["number"])
         live = driver.epoch.in_state("live")
         parts = {}
@@ -74,7 +78,12 @@ def erase(
 
 def receipts(driver: Driver) -> list[ClusterReceipt]:
     """The combined receipts, oldest first."""
-    return [ClusterReceipt(fields) for fields in driver.registry("receipts")["receipts"]]
+    return [entry for entry in chain(driver) if isinstance(entry, ClusterReceipt)]
+
+
+def chain(driver: Driver) -> list[ClusterReceipt | ClusterEntry]:
+    """Every entry of the chain, oldest first."""
+    return [read_cluster_receipt(fields) for fields in driver.registry("receipts")["receipts"]]
 
 
 def waiting_for(driver: Driver) -> dict[int, tuple[str, ...]]:

@@ -15,8 +15,11 @@ __all__ = ["read_json", "write_json"]
 _MOST = 1 << 28
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a file again: the old content or the new one, whatever happens in between."""
+def write_json(path: Path, content: Any, *, erase_old: bool = False) -> None:
+    """Write a file again: the old content or the new one, whatever happens in between.
+
+    With `erase_old` the bytes of the old one are overwritten where they lie, because they said something in words.
+    """
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     temporary = path.with_name(path.name + ".new")
     try:
@@ -24,8 +27,16 @@ def write_json(path: Path, content: Any) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        old = os.open(path, os.O_WRONLY) if erase_old and path.exists() else None
+        try:
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+            if old is not None:
+                os.pwrite(old, bytes(os.fstat(old).st_size), 0)
+                os.fsync(old)
+        finally:
+            if old is not None:
+                os.close(old)
     except OSError as error:
         raise IncompleteWriteError(f"{path}: it could not be written: {error}") from error
 

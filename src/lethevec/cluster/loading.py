@@ -23,7 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from .._store.batch import make_batch
-from ..errors import FileError, FormatError, InputError, LethevecError, MissingDependencyError, UnavailableError
+from ..errors import (
+    BlockedError,
+    FileError,
+    FormatError,
+    HoldError,
+    InputError,
+    LethevecError,
+    MissingDependencyError,
+    UnavailableError,
+)
+from . import rights
 from .calling import Caller, RefusalError, UnreachableError
 from .catching_up import compare_replicas
 from .collection import batch_message
@@ -169,7 +179,7 @@ class Reading:
             count = 0
             try:
                 count = self._load(str(path), int(number))
-            except InputError as error:
+            except (InputError, BlockedError, HoldError) as error:
                 problem = ["input", f"{type(error).__name__} in piece {number}"]
             except (LethevecError, UnreachableError, RefusalError, OSError) as error:
                 problem = ["other", type(error).__name__]
@@ -195,6 +205,8 @@ class Reading:
 
             keep = entry.keep_vectors
             batch = make_batch(entry.dim, entry.metric or "cosine", **part, expires=times, keep_vectors=keep)
+            rights.may_write(driver, batch.subjects)
+            rights.may_change(driver, entry.id, batch.ids)
             by_shard: dict[int, list[int]] = {}
             for at, one in enumerate(batch.ids):
                 by_shard.setdefault(driver.shard_of(one), []).append(at)

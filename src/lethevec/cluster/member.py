@@ -12,6 +12,7 @@ import gc
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -27,6 +28,7 @@ from .._forgetting.multiset import MultisetHash
 from .._forgetting.receipts import Receipt
 from .._forgetting.records import canonical_json, encode_record
 from .._record import Record
+from .._store.survey import STEPS
 from ..errors import FormatError, KeysError, LethevecError, UnknownIdError
 from .buckets import bucket_of
 from .calling import Caller, Endpoint, Operation, RefusalError, Transport, UnreachableError
@@ -97,6 +99,10 @@ class Member:
             "sums": self._sums,
             "stats": self._stats,
             "expired": self._expired,
+            "held-count": self._held_count,
+            "held-among": self._held_among,
+            "survey": self._survey,
+            "sample": self._sample,
         }
         writes: dict[str, Operation] = {
             "add": self._add,
@@ -321,14 +327,21 @@ class Member:
         return {"there": [id in store and self._owns(id) for id in head["ids"]]}
 
     def _subjects(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        store, prefix, after = self._store(head), head["prefix"], head["after"]
+        if not self._mixed(head):
+            return {"subjects": store.subjects(prefix=prefix, after=after, limit=head["limit"])}
+        found: Counter[str] = Counter()
+        for record in store:
+            subject = record.subject
+            if subject is not None and subject.startswith(prefix) and self._owns(record.id):
+                found[subject] += after is None or subject > after
+        return {"subjects": {subject: count for subject, count in found.items() if count}}
+
+    def _held_count(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
         store = self._store(head)
         if not self._mixed(head):
-            return {"subjects": store.subjects()}
-        found: dict[str, int] = {}
-        for record in store:
-            if record.subject is not None and self._owns(record.id):
-                found[record.subject] = found.get(record.subject, 0) + 1
-        return {"subjects": found}
+            return {"count": store.held_count(head["subject"])}
+        return {"count": sum(self._owns(record.id) for record in store.held_of(head["subject"]))}
 
     def _held(self, head: dict[str, Any], arrays: Sequence[Array]) -> Message:
         store = self._store(head)
@@ -349,6 +362,57 @@ class Member:
 
     def _expired(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
         return {"count": self._store(head).expired()}
+
+    def _held_among(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        """One subject under legal hold among the records of these ids (None: of all), or among what is due."""
+        store, ids = self._store(head), head["ids"]
+        late: list[str] = []  # what is due is in no answer, and may be under hold
+
+        def note(subject: str) -> bool:
+            late.append(subject)
+            return False
+
+        store.due(note)
+        found: set[str | None] = set(late)
+        if ids is None:
+            found.update(store.subjects())
+        elif not head.get("due"):
+            due = {record.id: record.subject for name in late for record in store.held_of(name)}
+            present = store.get([id for id in ids if id in store])
+            found = {due[id] for id in ids if id in due} | {record.subject for record in present}
+        return {"subject": next((name for name in sorted(filter(None, found)) if self._is_held(name)), None)}
+
+    def _is_held(self, subject: str) -> bool:
+        return self._audit is not None and self._audit.tag_subject(subject) in self.epoch.held
+
+    def _survey(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        store = self._store(head)
+        if not self._mixed(head):
+            counts = asdict(store.survey())
+            last, parts = store.due_parts()
+            return {"counts": {**counts, "due": None}, "last": last, "parts": list(parts.items())}
+        mine = [record for record in store if self._owns(record.id)]
+        times = [round(record.expires.timestamp() * 1000) for record in mine if record.expires is not None]
+        counts = {
+            "records": len(mine),
+            "without_subject": sum(record.subject is None for record in mine),
+            "without_vector": sum(record.vector is None for record in mine),
+            "without_expiry": len(mine) - len(times),
+            "expired": store.expired(),
+        }
+        spread = [(step, sorted(Counter(at // step for at in times).items())) for step in STEPS]
+        return {"counts": counts, "last": max(times, default=None), "parts": spread}
+
+    def _sample(self, head: dict[str, Any], arrays: Sequence[Array]) -> Message:
+        """As many as the whole sample has: which of them are in it, all shards together say."""
+        store, count = self._store(head), head["count"]
+        about = {"where": head.get("where"), "subject": head.get("subject"), "seed": head["seed"]}
+        most = count
+        while True:
+            found = [r for r in store.sample(most, **about) if self._owns(r.id)]
+            if not self._mixed(head) or len(found) >= count or most >= len(store):
+                return pack_records(found, store.dim)
+            most *= 2
 
     def _stats(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
         return {"stats": self._store(head).stats()}
@@ -422,7 +486,7 @@ class Member:
         if action == "expire":
             self._set_time = float(head["at"])
             try:
-                receipt = self._db.expire(**options)
+                receipt = self._db.expire_except(self._is_held, **options)
             finally:
                 self._set_time = None
             return [receipt or self._nothing(options)]
@@ -489,14 +553,15 @@ class Member:
         """Erase every record whose id or subject has one of the tags."""
         assert self._audit is not None
         audit, made = self._audit, []
-        self._db.expire()  # what has expired is in no list that could be compared with tags, and may be among it
+        # What has expired is in no list that could be compared with tags, and may be among it.
+        self._db.expire_except(self._is_held)
         wanted_ids, subject, collection = set(wanted["ids"]), wanted["subject"], wanted["collection"]
         if wanted.get("drop"):
             return [self._db.drop(collection) if collection in self._db else self._nothing({})]
         if wanted.get("at") is not None:
             self._set_time = float(wanted["at"])
             try:
-                receipt = self._db.expire()
+                receipt = self._db.expire_except(self._is_held)
             finally:
                 self._set_time = None
             return [receipt or self._nothing({})]

@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .._forgetting.keys import KeyRing, key_id, verify_signature
 from .._forgetting.receipts import Receipt, now
@@ -28,9 +28,11 @@ from .._forgetting.trusted import KeyLike, read_public_key
 from .._forgetting.verify import Verification
 from ..errors import LethevecError, ReceiptError
 
-__all__ = ["FORMAT", "ClusterReceipt", "merkle_proof", "merkle_root", "verify", "verify_part"]
+__all__ = ["FORMAT", "ClusterEntry", "ClusterReceipt", "merkle_proof", "merkle_root", "verify", "verify_part"]
 
 FORMAT = "lethevec-cluster-receipt/1"
+ENTRY_FORMAT = "lethevec-cluster-entry/1"
+ENTRIES = ("hold", "lift", "block", "unblock")
 ERASED, DECLARED = "erased", "declared"
 _PREFIX = b"lethevec-cluster-receipt/1\n"
 _PERSON = b"lethevec-cluster"
@@ -50,6 +52,22 @@ _FIELDS = {
     "records": int,
     "members": list,
     "root": str,
+    "signing_key": str,
+    "public_key": str,
+    "signature": str,
+}
+_ENTRY_FIELDS = {
+    "format": str,
+    "cluster": str,
+    "sequence": int,
+    "previous": str,
+    "kind": str,
+    "token": str,
+    "audit_key": str,
+    "subject": str,
+    "reason": str,
+    "hold": str,
+    "issued_at": str,
     "signing_key": str,
     "public_key": str,
     "signature": str,
@@ -91,48 +109,20 @@ def leaf_of(entry: Mapping[str, Any]) -> bytes:
     return _hash(b"\0" + canonical_json({name: value for name, value in entry.items() if name != "receipts"}).encode())
 
 
-class ClusterReceipt:
-    """A combined receipt, read-only. `fields` is what it says; `to_json` is how it is handed out."""
+_S = TypeVar("_S", bound="_Signed")
+
+
+class _Signed:
+    """A signed entry of the chain, read-only. `fields` is what it says; `to_json` is how it is handed out."""
+
+    _fields: dict[str, Any]
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Check the form (not the signature: that is `verify`'s)."""
-        if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
-            raise ReceiptError(f"receipt: expected the format {FORMAT!r}, got something else")
-        for name, kind in _FIELDS.items():
-            if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
-                raise ReceiptError(f"receipt: expected {name} as {kind.__name__}, got {fields.get(name)!r:.60}")
-        unknown = sorted(set(fields) - set(_FIELDS))
-        if unknown:
-            raise ReceiptError(f"receipt: expected no other fields, got {', '.join(map(str, unknown))[:80]!r}")
-        try:
-            self._fields: dict[str, Any] = json.loads(canonical_json(dict(fields)))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise ReceiptError(f"receipt: expected plain JSON values, got something else ({error})") from None
-        names = [_checked_entry(entry)["member"] for entry in self._fields["members"]]
-        if names != sorted(set(names)) or not names:
-            raise ReceiptError("receipt: expected each member once, by name, got another order")
+        """Check the form."""
+        raise NotImplementedError
 
     @classmethod
-    def issue(
-        cls, keys: KeyRing, cluster: str, sequence: int, previous: str, body: Mapping[str, Any]
-    ) -> ClusterReceipt:
-        """Sign a new one with the key in use."""
-        fields: dict[str, Any] = {
-            "format": FORMAT,
-            "cluster": cluster,
-            "sequence": sequence,
-            "previous": previous,
-            "issued_at": now(),
-            "signing_key": keys.signing_id,
-            "public_key": base64.b64encode(keys.public).decode(),
-            **body,
-            "root": merkle_root([leaf_of(entry) for entry in body["members"]]).hex(),
-        }
-        fields["signature"] = base64.b64encode(keys.sign(_signed_bytes(fields))).decode()
-        return cls(fields)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ClusterReceipt:
+    def from_json(cls: type[_S], text: str | bytes) -> _S:
         """Read what `to_json` wrote, exactly."""
         try:
             fields = json.loads(text)
@@ -155,19 +145,124 @@ class ClusterReceipt:
         return copy
 
     @property
-    def number(self) -> int:
-        """The number of the erasure."""
-        return int(self._fields["number"])
-
-    @property
     def sequence(self) -> int:
         """The place in the chain, from 0."""
         return int(self._fields["sequence"])
 
     @property
     def kind(self) -> str:
-        """What was done: erasure, rectification, expiry or drop."""
+        """What was done."""
         return str(self._fields["kind"])
+
+    @property
+    def signature(self) -> bytes:
+        """The Ed25519 signature."""
+        return _decoded(self._fields["signature"], 64)
+
+    def hash(self) -> str:
+        """What the next one names as `previous`."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=32, person=_PERSON).hexdigest()
+
+    def __getitem__(self, name: str) -> Any:
+        """One field."""
+        return self._fields[name]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every field is equal."""
+        return isinstance(other, _Signed) and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        """In accordance with equality."""
+        return hash(self.to_json())
+
+
+class ClusterEntry(_Signed):
+    """An entry of the chain that erases nothing: a legal hold, the end of one, a block, or the end of one."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        """Check the form (not the signature: that is `verify`'s)."""
+        self._fields = _checked_form(fields, ENTRY_FORMAT, _ENTRY_FIELDS)
+        if self._fields["kind"] not in ENTRIES:
+            raise ReceiptError(f"entry: expected one of {', '.join(ENTRIES)}, got {self._fields['kind']!r:.60}")
+
+    @classmethod
+    def issue(cls, keys: KeyRing, cluster: str, sequence: int, previous: str, body: Mapping[str, Any]) -> ClusterEntry:
+        """Sign a new one with the key in use."""
+        fields = {**_head(keys, ENTRY_FORMAT, cluster, sequence, previous), **body}
+        fields["signature"] = base64.b64encode(keys.sign(_signed_bytes(fields))).decode()
+        return cls(fields)
+
+    @property
+    def erases(self) -> bool:
+        """Never."""
+        return False
+
+    def signed_bytes(self) -> bytes:
+        """What the signature is over."""
+        return _signed_bytes(self._fields)
+
+    def __repr__(self) -> str:
+        """Which, and what kind."""
+        return f"<ClusterEntry {self.sequence}: {self.kind}>"
+
+
+def _head(keys: KeyRing, form: str, cluster: str, sequence: int, previous: str) -> dict[str, Any]:
+    """What every entry of the chain says."""
+    return {
+        "format": form,
+        "cluster": cluster,
+        "sequence": sequence,
+        "previous": previous,
+        "issued_at": now(),
+        "signing_key": keys.signing_id,
+        "public_key": base64.b64encode(keys.public).decode(),
+    }
+
+
+def _checked_form(fields: Any, form: str, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """The fields of an entry, each of its kind, and no others."""
+    if not isinstance(fields, Mapping) or fields.get("format") != form:
+        raise ReceiptError(f"receipt: expected the format {form!r}, got something else")
+    for name, kind in wanted.items():
+        if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
+            raise ReceiptError(f"receipt: expected {name} as {kind.__name__}, got {fields.get(name)!r:.60}")
+    unknown = sorted(set(fields) - set(wanted))
+    if unknown:
+        raise ReceiptError(f"receipt: expected no other fields, got {', '.join(map(str, unknown))[:80]!r}")
+    try:
+        plain: dict[str, Any] = json.loads(canonical_json(dict(fields)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ReceiptError(f"receipt: expected plain JSON values, got something else ({error})") from None
+    return plain
+
+
+class ClusterReceipt(_Signed):
+    """A combined receipt: what every member of a cluster has erased."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        """Check the form (not the signature: that is `verify`'s)."""
+        self._fields = _checked_form(fields, FORMAT, _FIELDS)
+        names = [_checked_entry(entry)["member"] for entry in self._fields["members"]]
+        if names != sorted(set(names)) or not names:
+            raise ReceiptError("receipt: expected each member once, by name, got another order")
+
+    @classmethod
+    def issue(
+        cls, keys: KeyRing, cluster: str, sequence: int, previous: str, body: Mapping[str, Any]
+    ) -> ClusterReceipt:
+        """Sign a new one with the key in use."""
+        fields: dict[str, Any] = {
+            **_head(keys, FORMAT, cluster, sequence, previous),
+            **body,
+            "root": merkle_root([leaf_of(entry) for entry in body["members"]]).hex(),
+        }
+        fields["signature"] = base64.b64encode(keys.sign(_signed_bytes(fields))).decode()
+        return cls(fields)
+
+    @property
+    def number(self) -> int:
+        """The number of the erasure."""
+        return int(self._fields["number"])
 
     @property
     def erases(self) -> bool:
@@ -205,27 +300,6 @@ class ClusterReceipt:
         """What the signature is over."""
         return _signed_bytes(self._fields)
 
-    @property
-    def signature(self) -> bytes:
-        """The Ed25519 signature."""
-        return _decoded(self._fields["signature"], 64)
-
-    def hash(self) -> str:
-        """What the next one names as `previous`."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=32, person=_PERSON).hexdigest()
-
-    def __getitem__(self, name: str) -> Any:
-        """One field."""
-        return self._fields[name]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether every field is equal."""
-        return isinstance(other, ClusterReceipt) and self._fields == other._fields
-
-    def __hash__(self) -> int:
-        """In accordance with equality."""
-        return hash(self.to_json())
-
     def __repr__(self) -> str:
         """Which, and of how many."""
         return f"<ClusterReceipt {self.number}: {self.kind}, {self.records} records, {len(self.members)} members>"
@@ -262,21 +336,26 @@ def _decoded(text: Any, size: int) -> bytes:
     return value
 
 
-def read_cluster_receipt(given: Any) -> ClusterReceipt:
-    """A combined receipt, its fields, its JSON, or a file with it."""
-    if isinstance(given, ClusterReceipt):
+def read_cluster_receipt(given: Any) -> ClusterReceipt | ClusterEntry:
+    """A combined receipt or another entry of the chain, its fields, its JSON, or a file with it."""
+    if isinstance(given, ClusterReceipt | ClusterEntry):
         return given
     if isinstance(given, Mapping):
-        return ClusterReceipt(given)
+        return (ClusterEntry if given.get("format") == ENTRY_FORMAT else ClusterReceipt)(given)
     if isinstance(given, Path):
-        return ClusterReceipt.from_json(given.read_text(encoding="utf-8"))
+        given = given.read_text(encoding="utf-8")
     if isinstance(given, str | bytes):
-        return ClusterReceipt.from_json(given)
+        try:
+            fields = json.loads(given)
+        except (ValueError, RecursionError):
+            fields = None
+        kind = isinstance(fields, dict) and fields.get("format") == ENTRY_FORMAT
+        return ClusterEntry.from_json(given) if kind else ClusterReceipt.from_json(given)
     raise ReceiptError(f"receipt: expected a combined receipt, its JSON or a file with it, got {type(given).__name__}")
 
 
 def verify(receipt: Any, *, key: KeyLike) -> Verification:
-    """Check a combined receipt with nothing but the cluster's public key.
+    """Check a combined receipt, or another entry of the chain, with nothing but the cluster's public key.
 
     The signature; that its members' entries are below the signed root; and of each member that erased, the signature
     of its own receipts, by the key that its entry names.
@@ -285,6 +364,10 @@ def verify(receipt: Any, *, key: KeyLike) -> Verification:
     public = read_public_key(key)
     report = Verification()
     _check_signature(report, given.fields, given.signature, given.signed_bytes(), public)
+    if isinstance(given, ClusterEntry):
+        if report:
+            report.proves.append(f"whoever holds the cluster's key signed this {given.kind}")
+        return report
     entries = given["members"]
     root = merkle_root([leaf_of(entry) for entry in entries]).hex()
     below = f"{len(entries)} members are below the signed root"

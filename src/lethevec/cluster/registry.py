@@ -4,9 +4,10 @@ number.
 It holds no record, no id and no subject: erasures are noted as tags under the cluster's audit key, which tell nothing
 without it. Everything that must not be lost is in its folder before a call is answered:
 
-    registry.json        the epoch, the key of the buckets, each member's public key
+    registry.json        the epoch, the key of the buckets, each member's public key, legal holds
     keys.json            the cluster's signing and audit keys
     erasures/N.json      erasure N: what was asked for, as tags; each member's receipts; the combined receipt
+    entries/N.json       entry N of the chain that erases nothing: a hold, a block, or the end of one
 
 **Leases.** A member answers questions only while it holds a lease, which it renews every second or so. A member is set
 away by a new epoch, and the call returns when its lease has run out: from then on nothing that it holds is in any
@@ -27,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._forgetting.keys import KeyRing
+from .._forgetting.keys import KeyRing, verify_signature
 from .._forgetting.receipts import GENESIS_PREVIOUS, Receipt, now
 from ..errors import FormatError, LethevecError, ParameterError, ReceiptError, StoreLockedError, UnknownIdError
 from .buckets import BUCKETS, assign
@@ -35,7 +36,7 @@ from .calling import Caller, Endpoint, RefusalError, Transport, UnreachableError
 from .epoch import CollectionEntry, Epoch, MemberEntry
 from .keeping import read_json, write_json
 from .messages import Array
-from .receipts import DECLARED, ERASED, ClusterReceipt
+from .receipts import DECLARED, ENTRIES, ERASED, ClusterEntry, ClusterReceipt
 from .sealing import Secret
 
 __all__ = ["REGISTRY", "Registry"]
@@ -62,7 +63,8 @@ class Registry:
         """Open the folder or make it. `lease` and `term` are how many seconds members and writers have."""
         self._folder = folder
         self._path = folder / "registry.json"
-        (folder / "erasures").mkdir(parents=True, exist_ok=True)
+        for name in ("erasures", "entries"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
         self._name = cluster
         self._lease = lease
         self._term = term
@@ -104,6 +106,8 @@ class Registry:
                 "retire": self._retire,
                 "move": self._move,
                 "mark": self._mark,
+                "rights": self._rights,
+                "right": self._change_right,
             },
         )
 
@@ -114,6 +118,8 @@ class Registry:
         self._epoch: Epoch | None = None
         self._keys_of: dict[str, str] = {}
         self._marks: dict[str, Any] = {}
+        self._holds: list[dict[str, Any]] = []  # each with its id, the subject's tag, the reason and since when
+        self._newest: dict[str, Any] | None = None  # entry of the chain: its file is written after it is in force
         self._bucket_key = secrets.token_hex(32)
         if kept is not None:
             if not isinstance(kept, dict) or kept.get("format") != FORMAT:
@@ -122,6 +128,8 @@ class Registry:
             self._bucket_key = str(kept["bucket_key"])
             self._keys_of = dict(kept["keys"])
             self._marks = dict(kept["marks"])
+            self._holds = list(kept.get("holds", []))
+            self._newest = kept.get("newest")
             self._writer = (self._epoch.term, self._clock() + self._term)  # the writer may still be at work
         keys = self._folder / "keys.json"
         self._keys = KeyRing.load(keys) if keys.exists() else KeyRing.create()
@@ -130,8 +138,11 @@ class Registry:
         self._erasures: dict[int, dict[str, Any]] = {}
         for path in sorted((self._folder / "erasures").glob("*.json")):
             self._erasures[int(path.stem)] = read_json(path)
+        self._entries = [ClusterEntry(read_json(path)) for path in sorted((self._folder / "entries").glob("*.json"))]
+        if self._newest is not None:
+            self._keep_entry(ClusterEntry(self._newest))
 
-    def _save(self) -> None:
+    def _save(self, *, erase_old: bool = False) -> None:
         write_json(
             self._path,
             {
@@ -140,7 +151,10 @@ class Registry:
                 "bucket_key": self._bucket_key,
                 "keys": self._keys_of,
                 "marks": self._marks,
+                "holds": self._holds,
+                "newest": self._newest,
             },
+            erase_old=erase_old,
         )
 
     @property
@@ -150,13 +164,13 @@ class Registry:
             raise RefusalError("empty")
         return self._epoch
 
-    def _change(self, epoch: Epoch) -> None:
+    def _change(self, epoch: Epoch, *, erase_old: bool = False) -> None:
         """Put the next version into force: kept first, then told to the members."""
         before = self._epoch
         with self._leasing:  # a lease that is given from here on is given under the new epoch
             self._epoch = replace(epoch, version=epoch.version + 1)
             try:
-                self._save()
+                self._save(erase_old=erase_old)
             except LethevecError:
                 self._epoch = before
                 raise
@@ -442,6 +456,69 @@ class Registry:
             self._change(replace(self.epoch, collections={**self.epoch.collections, entry.id: entry}))
             return {"epoch": self.epoch.to_dict()}
 
+    # --- Legal holds and blocks --------------------------------------------------------------------------------------
+
+    def _rights(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        """The holds in force with their reasons, oldest first."""
+        with self._changing:
+            return {"holds": [dict(one) for one in self._holds], "epoch": self.epoch.to_dict()}
+
+    def _change_right(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        """Set a hold or a block, or end one: kept and told to the members, with a signed entry of the chain."""
+        self._require_term(head)
+        with self._changing:
+            known = next((entry for entry in self._entries if entry["token"] == head["token"]), None)
+            if known is not None:  # asked twice, because the first answer was lost
+                return {"entry": known.fields, "epoch": self.epoch.to_dict()}
+            kind, tag, hold = str(head["kind"]), str(head.get("subject", "")), str(head.get("hold", ""))
+            if kind not in ENTRIES:
+                raise FormatError(f"right: expected one of {', '.join(ENTRIES)}, got another")
+            holds, blocks = list(self._holds), dict(self.epoch.blocks)
+            if kind == "hold":
+                hold = secrets.token_hex(16)
+                holds.append({"hold": hold, "subject": tag, "reason": str(head["reason"]), "since": now()})
+            elif kind == "lift":
+                found = next((one for one in holds if one["hold"] == hold), None)
+                if found is None:
+                    raise UnknownIdError(f"hold: expected the id of a hold that is in force, got {hold!r:.80}")
+                holds.remove(found)
+                tag = found["subject"]
+            elif kind == "block":
+                blocks.setdefault(tag, now())
+            elif blocks.pop(tag, None) is None:
+                raise UnknownIdError("subject: expected one that is blocked, got one that is not")
+            audit, signed = self._keys.audit, self._signed()
+            entry = ClusterEntry.issue(
+                self._keys,
+                self.epoch.cluster,
+                len(signed),
+                signed[-1].hash() if signed else GENESIS_PREVIOUS,
+                {
+                    "kind": kind,
+                    "token": str(head["token"]),
+                    "audit_key": audit.id,
+                    "subject": tag,
+                    "reason": audit.tag("reason", str(head["reason"]).encode()),
+                    "hold": hold,
+                },
+            )
+            before = self._holds, self._newest
+            self._holds, self._newest = holds, entry.fields
+            try:
+                held = frozenset(one["subject"] for one in holds)
+                # The reason of a hold that ends was in words: the old file is overwritten.
+                self._change(replace(self.epoch, held=held, blocks=blocks), erase_old=kind == "lift")
+            except LethevecError:
+                self._holds, self._newest = before
+                raise
+            self._keep_entry(entry)
+            return {"entry": entry.fields, "epoch": self.epoch.to_dict()}
+
+    def _keep_entry(self, entry: ClusterEntry) -> None:
+        if all(known.sequence != entry.sequence for known in self._entries):
+            write_json(self._folder / "entries" / f"{entry.sequence:012d}.json", entry.fields)
+            self._entries.append(entry)
+
     # --- Erasures ----------------------------------------------------------------------------------------------------
 
     def _begin(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
@@ -469,6 +546,8 @@ class Registry:
             }
             self._keep_erasure(erasure)
             epoch = replace(self.epoch, erasures=number)
+            if head.get("block") is not None and head["block"] not in epoch.blocks:
+                epoch = replace(epoch, blocks={**epoch.blocks, str(head["block"]): now()})
             if head["kind"] == "drop":
                 gone = str(head["wanted"]["collection"])
                 epoch = replace(epoch, collections={id: e for id, e in epoch.collections.items() if id != gone})
@@ -491,6 +570,10 @@ class Registry:
                 receipts = [Receipt(fields) for fields in head["receipts"]]
                 if not receipts or not all(receipt.erases for receipt in receipts):
                     raise ReceiptError(f"receipt: expected receipts of erasures from {name}, got others")
+                public = bytes.fromhex(self._keys_of.get(name, ""))
+                for one in receipts:
+                    if not public or not verify_signature(public, one.signature, one.signed_bytes()):
+                        raise ReceiptError(f"receipt: expected receipts that {name} has signed, got another's")
                 changed = {**part, "state": ERASED, "at": now(), "receipts": [r.fields for r in receipts]}
                 erasure = {**erasure, "members": {**erasure["members"], name: changed}}
                 self._keep_erasure(erasure)
@@ -540,9 +623,9 @@ class Registry:
         self._keep_erasure({**erasure, "wanted": None, "receipt": receipt.fields})
         return receipt
 
-    def _signed(self) -> list[ClusterReceipt]:
+    def _signed(self) -> list[ClusterReceipt | ClusterEntry]:
         found = [ClusterReceipt(one["receipt"]) for one in self._erasures.values() if one["receipt"] is not None]
-        return sorted(found, key=lambda receipt: receipt.sequence)
+        return sorted([*found, *self._entries], key=lambda entry: entry.sequence)
 
     def _pending_of(self, name: str) -> list[dict[str, Any]]:
         """What a member has still to erase, oldest first."""
