@@ -1,7 +1,8 @@
-"""Legal holds and blocks: a person's rights hold in every member, whatever is away, and every change of them is signed."""
+"""Legal holds and blocks: a person's rights hold in every member, whatever is away, and every change is signed."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from datetime import datetime, timedelta, timezone
@@ -121,7 +122,7 @@ def test_every_change_of_a_right_is_a_signed_entry_of_the_chain(lab, db):
     assert db.receipts() == [first]
     assert [entry.kind for entry in entries] == ["hold", "erasure", "lift", "block", "unblock"]
     assert [entry.sequence for entry in entries] == list(range(5))
-    assert all(one["previous"] == before.hash() for before, one in zip(entries, entries[1:], strict=False))
+    assert all(one["previous"] == before.hash() for before, one in itertools.pairwise(entries))
     report, following = db.verify_chain()
     assert report, report.failed
     assert following is None

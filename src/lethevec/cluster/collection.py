@@ -613,7 +613,7 @@ class ClusterCollection:
     def backup(self, *args: Any, **options: Any) -> NoReturn:
         """Refused: replicas are the copies of a cluster; `export` writes records to a file."""
         raise UnsupportedError(
-            "backup: expected a single store, got a collection of a cluster; replicas are its copies, and it has export()"
+            "backup: expected a single store, got a collection of a cluster; replicas are its copies; see export()"
         )
 
     def rotate_keys(self, *args: Any, **options: Any) -> NoReturn:
