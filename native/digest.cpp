@@ -10,6 +10,8 @@ namespace lethevec::digest {
 
 namespace {
 
+constexpr char RECORD_PERSON[] = "lethevec-record1", KEPT_PERSON[] = "lethevec-kept--1";
+
 constexpr uint64_t IV[8] = {0x6a09e667f3bcc908ull, 0xbb67ae8584caa73bull, 0x3c6ef372fe94f82bull, 0xa54ff53a5f1d36f1ull,
                             0x510e527fade682d1ull, 0x9b05688c2b3e6c1full, 0x1f83d9abfb41bd6bull, 0x5be0cd19137e2179ull};
 
@@ -77,12 +79,10 @@ void blake2b(const char* personalisation, const uint8_t* record, int64_t bytes, 
 }  // namespace
 
 void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]) {
-    blake2b("lethevec-record1", record, bytes, key, 32);
+    blake2b(RECORD_PERSON, record, bytes, key, 32);
 }
 
-void kept_check(const uint8_t* kept, int64_t bytes, uint8_t check[8]) {
-    blake2b("lethevec-kept--1", kept, bytes, check, 8);
-}
+void kept_check(const uint8_t* kept, int64_t bytes, uint8_t check[8]) { blake2b(KEPT_PERSON, kept, bytes, check, 8); }
 
 void Sums::add(const uint8_t* record, int64_t bytes) {
     uint8_t key[32];

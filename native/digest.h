@@ -9,7 +9,10 @@ namespace lethevec::digest {
 
 constexpr int64_t LANES = 1024;
 
-// BLAKE2b with 32 bytes of output and the personalisation "lethevec-record1".
+// The first byte of an encoded record: with its vector, or with its code.
+constexpr uint8_t VECTOR_TAG = 'v', CODE_TAG = 'c';
+
+// BLAKE2b with 32 bytes of output and the personalisation RECORD_PERSON, see the spec.
 void record_key(const uint8_t* record, int64_t bytes, uint8_t key[32]);
 
 // The same with the personalisation "lethevec-kept--1", and eight bytes of it: whether a kept code is the one that was

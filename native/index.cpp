@@ -577,7 +577,7 @@ int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
         for (int64_t r = begin; r < end; ++r) {
             const auto row = static_cast<uint32_t>(r);
             const int64_t id = rows_.id(row);
-            at[0] = d ? 'v' : 'c';
+            at[0] = d ? digest::VECTOR_TAG : digest::CODE_TAG;
             std::memcpy(at + 1, &id, 8);
             if (d) {
                 unpack(rows_.layout().form, rows_.packed(row), d, room.at(0));

@@ -35,10 +35,11 @@ struct ScanQuery {
 constexpr int64_t BLOCK = 32;  // records whose first-stage codes are interleaved byte by byte
 constexpr int64_t PAIR =
     2 * BLOCK;  // where the codes of all records are scanned, two blocks are: a line of the cache is a byte
-constexpr int64_t CHUNK_BYTES = 16;          // bytes whose scores are summed in eight bits
-constexpr int64_t CHUNK_WEIGHT = UINT8_MAX;  // to which the weights of their bits add up at most,
-constexpr int64_t ALL_WEIGHT = UINT16_MAX;   // and those of all first bits
-constexpr double TAIL_WEIGHT = 127.0;        // the largest weight of a bit after those
+constexpr int64_t CHUNK_BYTES = 16;           // bytes whose scores are summed in eight bits
+constexpr int64_t CHUNK_WEIGHT = UINT8_MAX;   // to which the weights of their bits add up at most,
+constexpr int64_t FIRST_WEIGHT = UINT16_MAX;  // and those of all first bits
+constexpr double TAIL_WEIGHT = 127.0;         // the largest weight of a bit after those
+constexpr double SCALE_STEP = 0.99;           // by which a scale comes down until rounded weights are light enough
 
 // Bytes of the tables of 64 for so many bytes of code: one for six bits of each, and for the bits that are left of each
 // three of a chunk. With a multiple of CHUNK_BYTES it is where the next chunk's tables begin.

@@ -7,12 +7,12 @@
 
 namespace lethevec::LETHEVEC_ISA_NS {
 
-// tanh is x P(x^2)/Q(x^2) up to LIMIT; the coefficients are those of the spec's activation.py.
-constexpr float LIMIT = 7.0f;
+// tanh is x P(x^2)/Q(x^2) up to TANH_LIMIT; the coefficients are those of the spec's activation.py.
+constexpr float TANH_LIMIT = 7.0f;
 constexpr float P0 = 0x1.ffff7p-1f, P1 = 0x1.f7e5bp-4f, P2 = 0x1.2a72eap-9f, P3 = 0x1.07bcb6p-18f;
 constexpr float Q0 = 1.0f, Q1 = 0x1.d34adep-2f, Q2 = 0x1.593f0ap-6f, Q3 = 0x1.2a87cp-13f;
 
-LETHEVEC_INLINE f32s clamped(f32s x) { return minimum(maximum(x, splat(-LIMIT)), splat(LIMIT)); }
+LETHEVEC_INLINE f32s clamped(f32s x) { return minimum(maximum(x, splat(-TANH_LIMIT)), splat(TANH_LIMIT)); }
 
 LETHEVEC_INLINE f32s tanh_of(f32s x) {
     x = clamped(x);

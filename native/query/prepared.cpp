@@ -26,7 +26,7 @@ double lost_share(int64_t planes) {
 // add up to more than a byte holds, nor all of them to more than sixteen bits hold. Returns it.
 double first_weights(const float* values, int64_t bits, int32_t* weights) {
     const int64_t chunks = std::max<int64_t>(1, (bits + CHUNK_BITS - 1) / CHUNK_BITS);
-    const auto most = static_cast<int32_t>(std::min<int64_t>(CHUNK_WEIGHT, ALL_WEIGHT / chunks));
+    const auto most = static_cast<int32_t>(std::min<int64_t>(CHUNK_WEIGHT, FIRST_WEIGHT / chunks));
     double heaviest = 0.0;
     for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
         double sum = 0.0;
@@ -42,7 +42,7 @@ double first_weights(const float* values, int64_t bits, int32_t* weights) {
                 active().whole_sizes(values + from, std::min(bits - from, CHUNK_BITS), scale, weights + from) <= most &&
                 fits;
         if (fits) return scale;
-        scale = scale * 0.99;
+        scale = scale * SCALE_STEP;
     }
 }
 

@@ -9,9 +9,9 @@ namespace lethevec {
 
 namespace {
 
-constexpr float MOST = 127.0f;
-constexpr uint32_t LEAST_SCALE = 0x00800000;  // the bits of the smallest normal number, 2^-126
-constexpr uint32_t CUT = 0xFF;                // a scale has eight bits less than a float32
+constexpr float INT8_LARGEST = 127.0f;
+constexpr uint32_t INT8_LEAST_SCALE = 0x00800000;  // the bits of the smallest normal number, 2^-126
+constexpr uint32_t INT8_SCALE_CUT = 0xFF;          // a scale has eight bits less than a float32
 
 uint32_t bits_of(float x) {
     uint32_t bits = 0;
@@ -28,8 +28,8 @@ float float_of(uint32_t bits) {
 // The least number of sixteen bits that is no smaller than |x| / 127 of any of them. Its products with whole numbers up
 // to 127 are exact, which is why a vector that was rounded once has the same scale again.
 float scale_of(const float* x, int64_t d) {
-    const uint32_t scale = (bits_of(active().greatest_size(x, d) / MOST) + CUT) & ~CUT;
-    return float_of(scale < LEAST_SCALE ? LEAST_SCALE : scale);
+    const uint32_t scale = (bits_of(active().greatest_size(x, d) / INT8_LARGEST) + INT8_SCALE_CUT) & ~INT8_SCALE_CUT;
+    return float_of(scale < INT8_LEAST_SCALE ? INT8_LEAST_SCALE : scale);
 }
 
 // To the nearest; of two as near, to the even one.

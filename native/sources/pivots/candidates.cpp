@@ -20,6 +20,7 @@ namespace {
 
 constexpr double PI = 3.14159265358979323846;
 constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
+constexpr double FALLOFF = 0.6;
 constexpr float ROUNDING = 0.02f;
 constexpr size_t ARENA = 100000;  // bytes that many searches do with, beside a few for each cell
 
@@ -74,7 +75,7 @@ private:
 // One query, stage by stage.
 class Pivots::Search {
 public:
-    Search(const Pivots& pivots, const Scope& scope, const Plan& plan, const float* query)
+    Search(const Pivots& pivots, const Scope& scope, const PivotPlan& plan, const float* query)
         : pivots_(pivots),
           cells_(pivots.cells_),
           rows_(scope.rows),
@@ -280,7 +281,7 @@ private:
                      planes = static_cast<double>(pivots_.settings_.encoder->weights.size());
         const auto reach =
             static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * std::sqrt((PI / 2.0 - 1.0) / d) * plan_.errors);
-        const double second_error = std::pow(0.6, planes) / std::sqrt(d);
+        const double second_error = std::pow(FALLOFF, planes) / std::sqrt(d);
         const double first_step = first_.unit * pivots_.settings_.encoder->weights[0] * std::sqrt(d),
                      later_step = tail_.unit * std::sqrt((planes - 1.0) * d);
         const auto whole = static_cast<float>((first_step * first_step + later_step * later_step) / 12.0);
@@ -309,7 +310,7 @@ private:
     const Cells& cells_;
     const Rows& rows_;
     const Allowed& allowed_;
-    const Plan& plan_;
+    const PivotPlan& plan_;
     const float* query_;
     const int64_t d_;
     const bool ip_;
@@ -338,7 +339,7 @@ SearchWork Pivots::candidates(const Scope& scope, Sought& sought) const {
     std::vector<uint32_t>& found = sought.candidates.rows;
     SearchWork work;
     if (allowed == 0) return work;
-    const Plan plan = plan_for(settings_.probes, cells_.filled(), filed_, allowed, scope.k, scope.effort);
+    const PivotPlan plan = pivot_plan(settings_.probes, cells_.filled(), filed_, allowed, scope.k, scope.effort);
     if (allowed > plan.few && Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found, work))
         return work;
     scope.allowed.each([&](uint32_t row) {

@@ -11,11 +11,14 @@ namespace lethevec {
 
 namespace {
 
-constexpr int FRACTION = 24;  // bits of a sum after the pivot's largest
-constexpr double LARGEST = 2147483648.0;
+// See the spec for these.
+constexpr int UNIT_BITS = 24;
+constexpr double MOST_UNITS = 2147483648.0;
+constexpr double MEAN_WEIGHT = 127.0, QUERY_WEIGHT = 63.0;
+constexpr double VARIANCE_SHARE = 0.25, BEYOND_MEAN = 1.5, LN2 = 0.6931471805599453;
+
 constexpr double ROUND = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers, half to even
 constexpr int32_t SHIFT = 64;                 // makes the query's numbers positive
-constexpr double VARIANCE_SHARE = 0.25, BEYOND_MEAN = 1.5, LN2 = 0.6931471805599453;  // see the spec
 
 int64_t blocks_for(int64_t n) { return (n + MEANS - 1) / MEANS; }
 
@@ -58,10 +61,10 @@ void Means::remove(int64_t c) {
 }
 
 void Means::add_units(int64_t c, const float* z, int64_t sign, int64_t* sum) const {
-    const double scale = std::ldexp(1.0, FRACTION - exponents_[c]);
+    const double scale = std::ldexp(1.0, UNIT_BITS - exponents_[c]);
     for (int64_t j = 0; j < d_; ++j) {
         const double units = static_cast<double>(z[j]) * scale;
-        const double rounded = (std::min(std::max(units, -LARGEST), LARGEST) + ROUND) - ROUND;
+        const double rounded = (std::min(std::max(units, -MOST_UNITS), MOST_UNITS) + ROUND) - ROUND;
         sum[j] += sign * static_cast<int64_t>(rounded);
     }
 }
@@ -70,8 +73,8 @@ void Means::take(int64_t c, const float* z, int64_t sign) {
     add_units(c, z, sign, sums_.at(c));
     double norm = 0.0;
     active().norms(z, d_, 1, &norm);
-    const double units = norm * norm * std::ldexp(1.0, FRACTION - 2 * exponents_[c]);
-    square_sums_[c] += sign * static_cast<int64_t>((std::min(units, LARGEST) + ROUND) - ROUND);
+    const double units = norm * norm * std::ldexp(1.0, UNIT_BITS - 2 * exponents_[c]);
+    square_sums_[c] += sign * static_cast<int64_t>((std::min(units, MOST_UNITS) + ROUND) - ROUND);
 }
 
 void Means::mean_of(int64_t c, const int64_t* sum, int64_t count, float* out) const {
@@ -79,7 +82,7 @@ void Means::mean_of(int64_t c, const int64_t* sum, int64_t count, float* out) co
         std::fill_n(out, d_, 0.0f);
         return;
     }
-    const double unit = std::ldexp(1.0, exponents_[c] - FRACTION), n = static_cast<double>(count);
+    const double unit = std::ldexp(1.0, exponents_[c] - UNIT_BITS), n = static_cast<double>(count);
     for (int64_t j = 0; j < d_; ++j) out[j] = static_cast<float>(static_cast<double>(sum[j]) / n * unit);
 }
 
@@ -91,7 +94,7 @@ void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch
     double top = 0.0, norm = 0.0;
     for (int64_t j = 0; j < d_; ++j) top = std::max(top, std::fabs(static_cast<double>(values[j])));
     active().norms(values, d_, 1, &norm);
-    const double scale = top > 0.0 ? 127.0 / top : 0.0;
+    const double scale = top > 0.0 ? MEAN_WEIGHT / top : 0.0;
     int32_t total = 0;
     for (int64_t j = 0; j < d_; ++j) {
         const auto size = static_cast<int32_t>(std::fabs(static_cast<double>(values[j])) * scale + 0.5);
@@ -100,10 +103,10 @@ void Means::refresh(int64_t c, int64_t count, const Frame& frame, float* scratch
         total += w;
     }
     shifts_[c] = SHIFT * total;
-    steps_[c] = static_cast<float>(top / 127.0);
+    steps_[c] = static_cast<float>(top / MEAN_WEIGHT);
     const double square = norm * norm, members = static_cast<double>(std::max<int64_t>(1, count));
     const double mean_square =
-        static_cast<double>(square_sums_[c]) / members * std::ldexp(1.0, 2 * exponents_[c] - FRACTION);
+        static_cast<double>(square_sums_[c]) / members * std::ldexp(1.0, 2 * exponents_[c] - UNIT_BITS);
     const double variance = std::max(0.0, mean_square - square);
     const double beyond = 2.0 * LN2 * doublings(members) * variance / static_cast<double>(d_);
     penalties_[c] =
@@ -116,13 +119,13 @@ void Means::keys(const float* values, float norm, float* keys) const {
     std::fill_n(query.at(0), 4 * fours, static_cast<uint8_t>(SHIFT));
     const auto top = static_cast<double>(active().greatest_size(values, d_));
     Wiped<int32_t> whole(d_);
-    active().whole_sizes(values, d_, top > 0.0 ? 63.0 / top : 0.0, whole.at(0));
+    active().whole_sizes(values, d_, top > 0.0 ? QUERY_WEIGHT / top : 0.0, whole.at(0));
     // Without a branch: signs cannot be predicted.
     for (int64_t j = 0; j < d_; ++j) {
         const int32_t negative = -static_cast<int32_t>(values[j] < 0.0f);
         *query.at(j) = static_cast<uint8_t>(SHIFT + ((*whole.at(j) ^ negative) - negative));
     }
-    const auto step = static_cast<float>(top / 63.0);
+    const auto step = static_cast<float>(top / QUERY_WEIGHT);
     // To the kernel a penalty is a square, and its weight the share of it that counts.
     active().mean_keys({query.at(0), fours, ip_ ? step : 2.0f * step, ip_ ? norm : 1.0f},
                        {small_.at(0), shifts_.at(0), steps_.at(0), penalties_.at(0), size()}, keys);

@@ -14,14 +14,14 @@ namespace lethevec {
 
 namespace {
 
-constexpr uint64_t OTHER_KEY = 0x73616D706C650000ull;  // so that samples and pivots have nothing to do with each other
-constexpr uint64_t SHARE = uint64_t{1} << 60;          // a sixteenth
+constexpr uint64_t SAMPLE_TAG = 0x73616D706C650000ull;  // so that samples and pivots have nothing to do with each other
+constexpr uint64_t SHARE = uint64_t{1} << 60;           // a sixteenth
 constexpr size_t ROWS_TOGETHER = 96;
 
 }  // namespace
 
 bool Pivots::sampled(int64_t id) const {
-    return siphash({settings_.key.k0 ^ OTHER_KEY, settings_.key.k1}, static_cast<uint64_t>(id)) < SHARE &&
+    return siphash({settings_.key.k0 ^ SAMPLE_TAG, settings_.key.k1}, static_cast<uint64_t>(id)) < SHARE &&
            !is_pivot(id);
 }
 

@@ -11,15 +11,20 @@ namespace lethevec {
 
 // So many records: a part of all, so many for each of the k neighbours, and a number.
 struct ScanShare {
-    double of_records, per_hit, at_least;
-    constexpr double count(double records, double k) const { return of_records * records + per_hit * k + at_least; }
+    double of_records, per_k, number;
+    constexpr double count(double records, double k) const { return of_records * records + per_k * k + number; }
 };
-constexpr ScanShare SCAN_ALONE = {0.006, 10.0, 100.0};  // that go on at effort 1, where the first bits are all bits
-constexpr ScanShare SCAN_FIRST = {0.008, 16.0, 256.0};  // the same, where there are more
-constexpr ScanShare SCAN_ROWS = {0.0, 5.0, 10.0};       // by which all are judged, where errors are known
-constexpr double SCAN_MISSED = 0.04;                    // of the k nearest, in a stage, at effort 1
-constexpr double SCAN_MISSED_MOST = 0.24;               // the same, where too many records would go on otherwise
-constexpr double SURE_EFFORT = 64.0;  // from which on each doubling allows for more errors, whatever is missed
+
+// See the spec for these.
+constexpr double SCAN_ROWS = 10.0, SCAN_ROWS_PER_K = 5.0;
+constexpr double ONE_STAGE_SHARE = 0.006, ONE_STAGE_PER_K = 10.0, ONE_STAGE = 100.0;
+constexpr double SURVIVORS_SHARE = 0.008, SURVIVORS_PER_K = 16.0, SURVIVORS = 256.0;
+constexpr double SCAN_MISSED = 0.04;       // of the k nearest, in a stage, at effort 1
+constexpr double SCAN_MISSED_MOST = 0.24;  // the same, where too many records would go on otherwise
+constexpr double SURE_EFFORT = 64.0;       // from which on each doubling allows for more errors, whatever is missed
+
+constexpr ScanShare SCAN_ALONE = {ONE_STAGE_SHARE, ONE_STAGE_PER_K, ONE_STAGE};  // where the first bits are all bits
+constexpr ScanShare SCAN_FIRST = {SURVIVORS_SHARE, SURVIVORS_PER_K, SURVIVORS};  // where there are more
 
 struct ScanPlan {
     int64_t reference;  // the records by first-stage key that all are judged by
@@ -29,7 +34,7 @@ struct ScanPlan {
 };
 
 inline ScanPlan plan_scan(int64_t k, double effort) {
-    const double rows = std::ceil(SCAN_ROWS.count(0.0, static_cast<double>(k)));
+    const double rows = std::ceil(SCAN_ROWS + SCAN_ROWS_PER_K * static_cast<double>(k));
     const double beyond = std::max(0.0, doublings(effort) - doublings(SURE_EFFORT));
     return {static_cast<int64_t>(rows), SCAN_MISSED / effort, SCAN_MISSED_MOST / effort, 0.25 * beyond};
 }

@@ -15,10 +15,10 @@ namespace lethevec {
 namespace {
 
 // See the spec for these.
-constexpr double REFERENCE = 0.13, BUCKETS_PER_PROBE = 2.0;
-constexpr double PASS_SHARE = 0.003, PASS_PER_HIT = 15.0;
-constexpr double FIXED = 16.0, FIXED_PER_HIT = 4.0, FIXED_PART = 3.0;
-constexpr double RANK = 12.0, RANK_PER_HIT = 2.4, FAR_BEYOND = 4.0;
+constexpr double REFERENCE_EFFORT = 0.13, BUCKETS_PER_PROBE = 2.0;
+constexpr double PASS_SHARE = 0.003, PASS_PER_K = 15.0;
+constexpr double TABLE_REFERENCE = 16.0, TABLE_REFERENCE_PER_K = 4.0, TABLE_REFERENCE_ONE_IN = 3.0;
+constexpr double FILTER = 12.0, FILTER_PER_K = 2.4, FAR_BEYOND = 4.0;
 
 constexpr int NEAR = 2;  // how near to ask for memory: into the second cache; see kernels/buckets.cpp
 // So many rows are scanned together: fewer while the threshold still rises.
@@ -26,7 +26,7 @@ constexpr int64_t TOGETHER = 4096, WHILE_RISING = 1024;
 
 using Limit = BucketPath::Limit;
 
-struct Plan {
+struct TablePlan {
     Limit reference;  // of the reference set, or more if these hold fewer rows than are wanted
     Limit all;
     double wanted;       // estimates that the reference set must have
@@ -65,7 +65,7 @@ private:
 // One query's search of the buckets.
 class Tables::Looking {
 public:
-    Looking(const Tables& tables, const Scope& scope, const float* query, const Plan& plan,
+    Looking(const Tables& tables, const Scope& scope, const float* query, const TablePlan& plan,
             std::vector<uint32_t>& found)
         : tables_(tables),
           rows_(scope.rows),
@@ -75,7 +75,7 @@ public:
                  tables.settings_.key_bits, tables.signature_bits()),
           path_(tables.tables_, query_, values_.at(0), tables.settings_.frame->d(), tables.settings_.key_bits,
                 plan.all.buckets / BUCKETS_PER_PROBE),
-          threshold_(TableQuery::MOST, plan.rank),
+          threshold_(TableQuery::TABLE_WEIGHT, plan.rank),
           run_(tables.tables_[0].run()),
           run_shift_(__builtin_ctzll(static_cast<uint64_t>(run_))),
           filtered_(!scope.allowed.masks().empty() && scope.allowed.count() != rows_.size()),
@@ -236,7 +236,7 @@ private:
 
     const Tables& tables_;
     const Rows& rows_;
-    const Plan plan_;
+    const TablePlan plan_;
     Wiped<float> values_;
     const TableQuery query_;
     BucketPath path_;
@@ -274,17 +274,17 @@ SearchWork Tables::candidates(const Scope& scope, Sought& sought) const {
     }
     // In buckets of average size.
     const double looked = probes(1.0) * some / static_cast<double>(int64_t{1} << settings_.key_bits);
-    const double base = PASS_SHARE * looked + PASS_PER_HIT * k, least = k * static_cast<double>(tables());
-    const double fixed =
-        std::max((FIXED_PER_HIT * k + FIXED) * static_cast<double>(tables()), std::ceil(base / FIXED_PART));
+    const double base = PASS_SHARE * looked + PASS_PER_K * k, least = k * static_cast<double>(tables());
+    const double fixed = std::max((TABLE_REFERENCE_PER_K * k + TABLE_REFERENCE) * static_cast<double>(tables()),
+                                  std::ceil(base / TABLE_REFERENCE_ONE_IN));
     const double average = static_cast<double>(rows.size()) / static_cast<double>(int64_t{1} << settings_.key_bits);
     const auto within = [&](double how) { return Limit{BUCKETS_PER_PROBE * probes(how), average * probes(how)}; };
-    const Plan plan = {within(REFERENCE), within(scope.effort), least, fixed,
-                       std::max(fixed, std::ceil(scope.effort * base))};
+    const TablePlan plan = {within(REFERENCE_EFFORT), within(scope.effort), least, fixed,
+                            std::max(fixed, std::ceil(scope.effort * base))};
     Looking looking(*this, scope, sought.query.vector.data(), plan, found.rows);
     found.reference = static_cast<int64_t>(looking.look());
     // Looking at codes is for nothing when all candidates would go on.
-    const double rank = std::ceil(std::max(k, scope.effort * (RANK_PER_HIT * k + RANK)));
+    const double rank = std::ceil(std::max(k, scope.effort * (FILTER_PER_K * k + FILTER)));
     const auto reference = static_cast<double>(found.reference);
     if (rank <= FAR_BEYOND * reference) found.rank = static_cast<int64_t>(std::min(rank, reference));
     return {looking.looked(), 0, 0, looking.looked() * signature_bytes()};

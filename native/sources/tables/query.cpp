@@ -29,11 +29,12 @@ void fill_weights(const float* values, int64_t d, int64_t tables, int64_t bits, 
         for (int64_t t = 0; t < tables; ++t)
             *sums.at(t) = *sums.at(t) + std::fabs(static_cast<double>(values[t * d + j]));
     const double heaviest = *std::max_element(sums.at(0), sums.at(0) + tables);
-    double scale = heaviest > 0.0 ? static_cast<double>(TableQuery::MOST) / heaviest : 0.0;
-    for (bool fits = false; !fits; scale = scale * 0.99) {
+    double scale = heaviest > 0.0 ? static_cast<double>(TableQuery::TABLE_WEIGHT) / heaviest : 0.0;
+    for (bool fits = false; !fits; scale = scale * SCALE_STEP) {
         fits = true;
         for (int64_t t = 0; t < tables; ++t)
-            fits = active().whole_sizes(values + t * d, bits, scale, weights + t * bits) <= TableQuery::MOST && fits;
+            fits = active().whole_sizes(values + t * d, bits, scale, weights + t * bits) <= TableQuery::TABLE_WEIGHT &&
+                   fits;
     }
 }
 

@@ -30,7 +30,7 @@ public:
     }
 
     // All weights of a table add up to at most this.
-    static constexpr int32_t MOST = 255;
+    static constexpr int32_t TABLE_WEIGHT = 255;
 
 private:
     int64_t half_;  // of a key's bits

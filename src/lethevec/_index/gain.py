@@ -2,7 +2,7 @@
 
 The paper's alpha needs the mean norm of the data. A running mean would remember what has been forgotten, in its
 rounding and in the codes of others. Here norms are counted, in whole numbers, in fine buckets: a bucket is a float32's
-exponent and the first six bits of its fraction. The mean is read off the counts and rounded to a grid of ratio
+exponent and the first bits of its fraction. The mean is read off the counts and rounded to a grid of ratio
 2^(1/4), so it seldom moves; when it does, every code is made again.
 """
 
@@ -16,15 +16,11 @@ import numpy.typing as npt
 from .._native import core
 from .._progress import Progress
 from .._vectors import F32
+from ..reference.constants import GAIN_LOWEST_STEP, GAIN_STEPS_PER_OCTAVE, NORM_FRACTION_BITS
 from .config import Config
 from .encoders import native_encoder
 
-_FRACTION_BITS = 23
-_KEPT_BITS = 6
-_SHIFT = _FRACTION_BITS - _KEPT_BITS
-STEPS_PER_OCTAVE = 4
-#: Below 2^-59 the gain stops growing: float32 could not hold it.
-LOWEST_STEP = -59 * STEPS_PER_OCTAVE
+_SHIFT = 23 - NORM_FRACTION_BITS  # a float32 has 23 bits of fraction
 
 
 class NormCounts:
@@ -62,8 +58,8 @@ class NormCounts:
         weighted = math.fsum(number * _middle(bucket) for bucket, number in self._counts.items())
         if total == 0 or weighted == 0.0:
             return 1.0
-        step = round(math.log2(weighted / total) * STEPS_PER_OCTAVE)
-        return float(2.0 ** (max(step, LOWEST_STEP) / STEPS_PER_OCTAVE))
+        step = round(math.log2(weighted / total) * GAIN_STEPS_PER_OCTAVE)
+        return float(2.0 ** (max(step, GAIN_LOWEST_STEP) / GAIN_STEPS_PER_OCTAVE))
 
 
 def _middle(bucket: int) -> float:

@@ -25,9 +25,10 @@ from .._hashing import Hasher
 from .._hashing.families import FrameHasher, SimHash, Usr
 from .._native import core, resolve_threads
 from .._vectors import F32
+from ..reference.constants import GAIN_LOWEST_STEP, GAIN_STEPS_PER_OCTAVE
 from .arguments import I64
 from .config import Config
-from .gain import LOWEST_STEP, STEPS_PER_OCTAVE, NormCounts, norms_of
+from .gain import NormCounts, norms_of
 from .index import Index
 from .records import refuse
 from .sources import Scan, Tables
@@ -38,7 +39,7 @@ U8 = npt.NDArray[np.uint8]
 
 _CHECK = 8
 _HEAD = 8  # gain and factor
-_HIGHEST_STEP = 128 * STEPS_PER_OCTAVE  # of a float32
+_HIGHEST_STEP = 128 * GAIN_STEPS_PER_OCTAVE  # of a float32
 
 
 def worth_keeping(config: Config) -> bool:
@@ -187,8 +188,8 @@ class KeptCodes:
             return
         steps, counts = np.unique(packed[:, _CHECK : _CHECK + 4].copy().view("<i4"), return_counts=True)
         step = int(steps[np.argmax(counts)]) if len(steps) else None
-        if step is not None and LOWEST_STEP <= step <= _HIGHEST_STEP:
-            mean_norm = 2.0 ** (step / STEPS_PER_OCTAVE)
+        if step is not None and GAIN_LOWEST_STEP <= step <= _HIGHEST_STEP:
+            mean_norm = 2.0 ** (step / GAIN_STEPS_PER_OCTAVE)
         else:
             norms = NormCounts()
             norms.add(norms_of(x))
@@ -213,7 +214,7 @@ def _factors(packed: U8) -> F32:
 
 
 def _step(mean_norm: float) -> int:
-    return round(math.log2(mean_norm) * STEPS_PER_OCTAVE)
+    return round(math.log2(mean_norm) * GAIN_STEPS_PER_OCTAVE)
 
 
 def _rows(packed: U8) -> list[bytes]:
