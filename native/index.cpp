@@ -36,6 +36,18 @@ Progress on_copy(const Progress& progress) {
     return progress ? progress : [](int64_t) {};
 }
 
+// At the end of a change, whatever came of it, nothing is left of what the source found out for it.
+class Foreseen {
+public:
+    explicit Foreseen(const std::unique_ptr<Source>& source) : source_(source) {}
+    ~Foreseen() { source_->forget_foreseen(); }
+    Foreseen(const Foreseen&) = delete;
+    Foreseen& operator=(const Foreseen&) = delete;
+
+private:
+    const std::unique_ptr<Source>& source_;
+};
+
 // Calls take(i, code, norm, factor) for each of n vectors, from several threads.
 template <class Take>
 void encode_each(const Encoder& encoder, const float* x, int64_t n, int64_t threads, Take take) {
@@ -172,6 +184,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
     int64_t filed = before;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     std::unique_ptr<Source> copy = source_->copy_for(n);
+    const Foreseen foreseen(source_);
     if (!copy && keeps_vectors()) source_->foresee_add(rows_, x, ids, n, threads);
     try {
         in_pieces(n, threads, copy || source_->changes_in_pieces(), copy ? nullptr : progress,
@@ -193,7 +206,6 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
         file_rows(*copy, x, rows.data(), n, threads, on_copy(progress));
         install(std::move(copy));
     } catch (...) {
-        source_->forget_foreseen();
         take_back(before, filed);
         throw;
     }
@@ -249,6 +261,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
         if (row != Rows::NONE) {
+            const Foreseen foreseen(source_);
             source_->foresee_leave(rows_, &row, 1, 1);
             std::unique_lock<FairLock> writing(lock_);
             source_->leave(rows_, &row, 1, 1, nullptr);
@@ -275,8 +288,9 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_
     const auto count = static_cast<int64_t>(rows.size());
     std::unique_ptr<Source> copy = source_->copy_without(rows_, rows.data(), count, threads, on_copy(progress));
     const bool have_left = copy != nullptr;
-    if (!have_left) source_->foresee_leave(rows_, rows.data(), count, threads);
     if (have_left) install(std::move(copy));
+    const Foreseen foreseen(source_);
+    if (!have_left) source_->foresee_leave(rows_, rows.data(), count, threads);
     // From here on nothing stops it: searches may have missed the records already.
     in_pieces(count, 1, have_left || source_->changes_in_pieces(), nullptr, [&](int64_t from, int64_t some) {
         if (!have_left) source_->leave(rows_, rows.data() + from, some, threads, nullptr);
@@ -607,6 +621,7 @@ void Index::inspect(const std::function<void(const Rows&, const Source&)>& look)
 }
 
 std::vector<uint8_t> Index::raw_memory() const {
+    const FairLock::Change nobody(lock_);  // is at what is found out before a change, without the lock
     std::shared_lock<FairLock> reading(lock_);
     std::vector<uint8_t> all = rows_.raw_memory();
     source_->raw_memory(all);

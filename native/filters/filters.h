@@ -90,7 +90,6 @@ private:
     class Evaluation;
     static constexpr size_t LONGEST_TEXT = 256;            // bytes of a text, where fields were not named
     static constexpr size_t LONGEST_NAMED_TEXT = 1 << 20;  // where they were
-    static constexpr uint32_t ABSENT = UINT32_MAX;
 
     bool wants(std::string_view path) const;
     // The number of a field; a new one may throw, changing nothing.

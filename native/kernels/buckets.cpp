@@ -95,26 +95,35 @@ int64_t scan_wide(const ScanQuery* queries, const BucketRun* runs, int64_t n, in
 
 #endif
 
+// What is scanned, as `scan_buckets` is given it.
+struct RunScan {
+    const ScanQuery* queries;
+    const BucketRun* runs;
+    int64_t n, room;
+    int32_t threshold;
+    BucketRows found;
+};
+
 // Calls `sum` for the scores of `apart` rows, and for which of them reach the least.
 template <class Sum>
-LETHEVEC_INLINE int64_t scan_runs(const ScanQuery* queries, const BucketRun* runs, int64_t n, int64_t room,
-                                  int64_t apart, int32_t threshold, BucketRows found, Sum sum) {
+LETHEVEC_INLINE int64_t scan_runs(const RunScan& scan, int64_t apart, Sum sum) {
     constexpr uint64_t LAST = uint64_t{1} << 63;  // for when there are none
     alignas(64) uint8_t scores[PAIR];
     int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        const BucketRun& run = runs[i];
-        ask_for(runs[i + 1].signatures, LEAP);
-        const int32_t least = least_score(run, threshold);
+    const BucketRows found = scan.found;
+    for (int64_t i = 0; i < scan.n; ++i) {
+        const BucketRun& run = scan.runs[i];
+        ask_for(scan.runs[i + 1].signatures, LEAP);
+        const int32_t least = least_score(run, scan.threshold);
         if (least > 255) continue;
-        const ScanQuery& query = queries[run.table];
+        const ScanQuery& query = scan.queries[run.table];
         const uint8_t* at = run.signatures;
         for (int64_t from = 0; from < run.rows; from += apart, at += query.bytes * apart) {
             uint64_t mask = sum(query, at, static_cast<uint8_t>(least), scores) & rows_from(run, from);
             const int64_t many = __builtin_popcountll(mask);
             const auto write = [&](int64_t k) {
                 const int r = __builtin_ctzll(mask | LAST);
-                found.places[count + k] = static_cast<uint32_t>(i * room + from + r);
+                found.places[count + k] = static_cast<uint32_t>(i * scan.room + from + r);
                 found.estimates[count + k] = run.base + 2 * int32_t{scores[r]};
                 mask &= mask - 1;
             };
@@ -142,19 +151,17 @@ int64_t scan_buckets(const ScanQuery* queries, [[maybe_unused]] int64_t tables, 
                                                                                     found);
         });
 #endif
+    const RunScan scan = {queries, runs, n, room, threshold, found};
     if (room >= PAIR)
-        return scan_runs(queries, runs, n, room, PAIR, threshold, found,
-                         [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {
-                             const uint8_t* blocks[2] = {at, at + BLOCK};
-                             sum_blocks<2, PAIR>(query, blocks, 0, bytes, scores);
-                             return reaching(scores, least) | static_cast<uint64_t>(reaching(scores + BLOCK, least))
-                                                                  << BLOCK;
-                         });
-    return scan_runs(queries, runs, n, room, BLOCK, threshold, found,
-                     [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {
-                         sum_blocks<1>(query, &at, 0, bytes, scores);
-                         return static_cast<uint64_t>(reaching(scores, least));
-                     });
+        return scan_runs(scan, PAIR, [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {
+            const uint8_t* blocks[2] = {at, at + BLOCK};
+            sum_blocks<2, PAIR>(query, blocks, 0, bytes, scores);
+            return reaching(scores, least) | static_cast<uint64_t>(reaching(scores + BLOCK, least)) << BLOCK;
+        });
+    return scan_runs(scan, BLOCK, [&](const ScanQuery& query, const uint8_t* at, uint8_t least, uint8_t* scores) {
+        sum_blocks<1>(query, &at, 0, bytes, scores);
+        return static_cast<uint64_t>(reaching(scores, least));
+    });
 }
 
 }  // namespace lethevec::LETHEVEC_ISA_NS

@@ -1,7 +1,7 @@
 // Memory for the lists of one search: asked for once and given back once, since each of a search's two dozen lists
 // would otherwise take as long to get as a few rows take to look at. Not for what has to be wiped.
 //
-// A thread keeps one piece for its next search: to free as much makes the C library tidy up all that is small, each
+// A thread keeps one stretch for its next search: to free as much makes the C library tidy up all that is small, each
 // time.
 #pragma once
 
@@ -19,7 +19,7 @@ public:
 
     explicit Arena(std::size_t bytes) {
         first_.swap(spare());
-        if (first_.bytes < bytes + LINE) first_ = Piece(bytes + LINE);
+        if (first_.bytes < bytes + LINE) first_ = Stretch(bytes + LINE);
         use(first_);
     }
     ~Arena() {
@@ -42,10 +42,10 @@ public:
 private:
     static constexpr std::size_t SMALL = 1 << 14, MOST_KEPT = 1 << 19;
 
-    struct Piece {
-        Piece() = default;
-        explicit Piece(std::size_t n) : memory(new char[n]), bytes(n) {}
-        void swap(Piece& other) {
+    struct Stretch {
+        Stretch() = default;
+        explicit Stretch(std::size_t n) : memory(new char[n]), bytes(n) {}
+        void swap(Stretch& other) {
             memory.swap(other.memory);
             std::swap(bytes, other.bytes);
         }
@@ -53,8 +53,8 @@ private:
         std::size_t bytes = 0;
     };
 
-    static Piece& spare() {
-        thread_local Piece kept;
+    static Stretch& spare() {
+        thread_local Stretch kept;
         return kept;
     }
 
@@ -63,14 +63,14 @@ private:
         use(others_.back());
     }
 
-    void use(const Piece& piece) {
-        void* begin = piece.memory.get();
-        left_ = piece.bytes;
-        at_ = static_cast<char*>(std::align(LINE, piece.bytes - LINE, begin, left_));
+    void use(const Stretch& stretch) {
+        void* begin = stretch.memory.get();
+        left_ = stretch.bytes;
+        at_ = static_cast<char*>(std::align(LINE, stretch.bytes - LINE, begin, left_));
     }
 
-    Piece first_;
-    std::vector<Piece> others_;
+    Stretch first_;
+    std::vector<Stretch> others_;
     char* at_ = nullptr;
     std::size_t left_ = 0;
 };

@@ -111,6 +111,7 @@ public:
     virtual void foresee_leave(const Rows& rows, const uint32_t* which, int64_t n, int64_t threads) {
         (void)rows, (void)which, (void)n, (void)threads;
     }
+    // Called when the change is over.
     virtual void forget_foreseen() {}
     // A copy to make a change of n rows on while searches use this one; null where the change is so small, or so easily
     // made in pieces, that they had better wait for it. May throw.

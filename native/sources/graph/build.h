@@ -15,7 +15,5 @@ std::unique_ptr<GraphData> build_graph(const GraphSettings& settings, const Rows
 void write_z(const GraphSettings& settings, const float* x, float* z);
 // The keyed hash of z.
 uint64_t hash_of(const GraphSettings& settings, const float* z);
-// The row with the smaller id first.
-inline bool smaller_id(const Rows& rows, uint32_t a, uint32_t b) { return rows.id(a) < rows.id(b); }
 
 }  // namespace lethevec

@@ -118,6 +118,7 @@ void GraphData::raw_memory(std::vector<uint8_t>& all) const {
         cell->members.raw_memory(all);
         cell->watchers.raw_memory(all);
     }
+    for (const auto& of_one : copies) of_one.second.raw_memory(all);
 }
 
 }  // namespace lethevec

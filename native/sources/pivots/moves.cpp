@@ -133,7 +133,9 @@ void Pivots::plan_takeovers(const Rows& rows, const CentreNumbers& changed, cons
 void Pivots::foresee(const Rows& rows, const float* z, WipedVector<int64_t>& ids, int64_t threads) {
     forget_foreseen();
     if (void_ || samples_ || ids.empty()) return;
-    find_rivals(rows, z, static_cast<int64_t>(ids.size()), threads, nullptr, foreseen_.rivals);
+    WipedVector<Rival> rivals;
+    find_rivals(rows, z, static_cast<int64_t>(ids.size()), threads, nullptr, rivals);
+    foreseen_.rivals.swap(rivals);
     foreseen_.ids.swap(ids);
     foreseen_.change = changes_;
 }

@@ -556,6 +556,8 @@ void Pivots::raw_memory(std::vector<uint8_t>& all) const {
     own_.scratch.raw_memory(all);
     own_.sum.raw_memory(all);
     own_.code.raw_memory(all);
+    foreseen_.ids.raw_memory(all);
+    foreseen_.rivals.raw_memory(all);
 }
 
 }  // namespace lethevec

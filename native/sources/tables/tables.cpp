@@ -27,11 +27,6 @@ Tables::Tables(const TableSettings& settings) : settings_(settings) {
     for (int64_t t = 0; t < settings_.frame->m(); ++t) tables_.emplace_back(settings_.key_bits, signature_bits(), run);
 }
 
-Tables::~Tables() {
-    for (Piece& piece : pieces_)
-        if (piece.places) wipe(piece.places.get(), PIECE_ROWS * tables_.size() * sizeof(uint32_t));
-}
-
 // Nothing is scanned but signatures: candidates are judged by their whole codes.
 Layout Tables::layout(const Encoder& encoder, Metric, bool hamming) const {
     Layout layout;
@@ -52,14 +47,14 @@ void Tables::take_piece(uint32_t row) {
     const size_t p = row / PIECE_ROWS;
     if (p >= pieces_.size()) pieces_.resize(p + 1);
     Piece& piece = pieces_[p];
-    if (!piece.places) piece.places.reset(new uint32_t[PIECE_ROWS * tables_.size()]());
+    if (piece.places.empty()) piece.places.resize(PIECE_ROWS * tables_.size());
     ++piece.rows;
 }
 
 void Tables::release_piece(uint32_t row) {
     Piece& piece = pieces_[row / PIECE_ROWS];
-    if (--piece.rows == 0) piece.places.reset();
-    while (!pieces_.empty() && !pieces_.back().places) pieces_.pop_back();
+    if (--piece.rows == 0) piece.places = {};
+    while (!pieces_.empty() && pieces_.back().places.empty()) pieces_.pop_back();
 }
 
 // --- Changes
@@ -138,7 +133,7 @@ void Tables::add(const NewRows& added, int64_t threads, const Progress&) {
 }
 
 bool Tables::filed(uint32_t row) const {
-    return row / PIECE_ROWS < pieces_.size() && pieces_[row / PIECE_ROWS].places && places(row)[0] != 0;
+    return row / PIECE_ROWS < pieces_.size() && !pieces_[row / PIECE_ROWS].places.empty() && places(row)[0] != 0;
 }
 
 void Tables::leave(const Rows&, const uint32_t* which, int64_t n, int64_t, const Progress&) {
@@ -193,10 +188,7 @@ int64_t Tables::bytes() const {
 
 void Tables::raw_memory(std::vector<uint8_t>& all) const {
     for (const Buckets& table : tables_) table.raw_memory(all);
-    for (const Piece& piece : pieces_) {
-        const auto* at = reinterpret_cast<const uint8_t*>(piece.places.get());
-        if (at) all.insert(all.end(), at, at + PIECE_ROWS * tables_.size() * sizeof(uint32_t));
-    }
+    for (const Piece& piece : pieces_) piece.places.raw_memory(all);
 }
 
 }  // namespace lethevec

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hashing/hashing.h"
+#include "memory/wiped.h"
 #include "sources/source.h"
 #include "sources/tables/buckets.h"
 
@@ -34,7 +35,6 @@ public:
     static constexpr int64_t ROWS_PER_PROBE = 4;                    // see the spec
 
     explicit Tables(const TableSettings& settings);
-    ~Tables() override;
 
     Layout layout(const Encoder& encoder, Metric metric, bool hamming) const override;
     void add(const NewRows& added, int64_t threads, const Progress& progress) override;
@@ -59,13 +59,14 @@ private:
     // The places of PIECE_ROWS rows, (rows, tables), 0 where a row is in no bucket; made when the first comes, gone
     // with the last.
     struct Piece {
-        std::unique_ptr<uint32_t[]> places;
+        WipedVector<uint32_t> places;
         uint32_t rows = 0;
     };
 
-    uint32_t* places(uint32_t row) const {
-        return pieces_[row / PIECE_ROWS].places.get() + (row % PIECE_ROWS) * tables_.size();
+    uint32_t* places(uint32_t row) {
+        return pieces_[row / PIECE_ROWS].places.data() + (row % PIECE_ROWS) * tables_.size();
     }
+    const uint32_t* places(uint32_t row) const { return const_cast<Tables*>(this)->places(row); }
     bool filed(uint32_t row) const;
     void take_out(uint32_t row);
     void take_piece(uint32_t row);

@@ -137,6 +137,17 @@ def test_of_equal_vectors_the_last_one_takes_it_along(tools):
     tools.assert_equals_spec(index)
 
 
+def test_of_equal_vectors_no_row_is_left_in_the_list_of_copies(tools):
+    x = tools.clustered(3, 100, DIM)
+    copies = [17, 36, 58, 72, 91]
+    x[copies] = x[3]
+    index = tools.build(x, range(100), metric="l2")
+    needles = {f"rows from {i}": np.array(copies[i : i + 3], dtype=np.uint32).tobytes() for i in range(3)}
+    assert occurrences(index, needles) == set(needles)
+    index.forget(copies)
+    assert occurrences(index, needles) == set()
+
+
 def test_memory_follows_from_the_records(problem, tools):
     index, records = problem
     ids = list(records)

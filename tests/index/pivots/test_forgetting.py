@@ -248,6 +248,23 @@ def test_equal_vectors_leave_one_by_one(tools):
     assert x[0, :4].tobytes() not in core.testing.raw_memory(index._native)
 
 
+def test_nothing_is_left_of_what_was_found_out_for_a_change(tools):
+    """The ids of pivots to come, and who is nearer to them: found out while searches go on, for the next change."""
+    x = tools.clustered(6, 200, DIM)
+    ids = reference.words(9, 1, 200).view(np.int64)
+    index = tools.build(x[:100], ids[:100], metric="l2", cell_size=5)
+    pivots = []
+    for i in range(100, 200):
+        index.add(x[i : i + 1], ids=ids[i : i + 1])
+        if int(ids[i]) in tools.native_state(index)[0]:
+            pivots.append(int(ids[i]))
+            needles = {"id": pivots[-1].to_bytes(8, "little", signed=True)}
+            assert occurrences(index, needles) == {"id"}
+            index.forget(pivots[-1])
+            assert occurrences(index, needles) == set()
+    assert pivots
+
+
 def test_memory_follows_from_the_records(tools):
     x = tools.clustered(4, 3000, 24)
     index = tools.build(x, range(3000), metric="l2")
