@@ -81,3 +81,21 @@ def test_contributing_names_what_ci_and_the_schedule_run():
     for target in [*matrix.split(", "), *re.findall(r"run: (?:.*&& )?make ([a-z-]+)", scheduled)]:
         assert f"`make {target}`" in contributing
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_a_release_is_published_only_when_all_checks_have_passed():
+    """Those of every change and those of every week, each called as a whole; nothing else may publish."""
+    folder = ROOT / ".github/workflows"
+    release = (folder / "release.yml").read_text()
+    called = dict(re.findall(r"^  (\w+):\n    uses: \./\.github/workflows/(\w+)\.yml$", release, re.MULTILINE))
+    assert set(called.values()) == {"wheels", "checks", "scheduled"}
+    [publish] = re.findall(r"^  publish:\n((?:    .*\n|\n)+)", release, re.MULTILINE)
+    [needs] = re.findall(r"^    needs: \[(.+)\]$", publish, re.MULTILINE)
+    assert set(needs.split(", ")) == set(called)
+    assert "if:" not in publish  # it would be run although something has failed
+    assert "pypa/gh-action-pypi-publish" in publish
+    for name in called.values():
+        assert re.search(r"^  workflow_call:$", (folder / f"{name}.yml").read_text(), re.MULTILINE)
+    assert re.search(r"^      - run: \.ci/run$", (folder / "checks.yml").read_text(), re.MULTILINE)
+    for other in set(folder.glob("*.yml")) - {folder / "release.yml"}:
+        assert "publish@" not in other.read_text()
