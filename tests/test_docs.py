@@ -254,3 +254,19 @@ def test_the_navigation_has_every_page():
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     results = {page for page in pages if page.startswith("results/")}
     assert pages - results == listed - results
+
+
+def test_the_reference_has_every_public_name():
+    """Each name of `lethevec.__all__`, by itself or from where it is defined."""
+    import lethevec
+
+    text = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: (lethevec[\w.]*)$", text, re.MULTILINE))
+    named = {path.rsplit(".", 1)[1] for path in shown if "." in path}
+    assert set(lethevec.__all__) - named == {"__version__"}
+    for path in shown - {"lethevec.reference", "lethevec.datasets", "lethevec.errors"}:
+        if path.startswith("lethevec.reference."):
+            importlib.import_module(path)
+            continue
+        module, name = path.rsplit(".", 1)
+        assert hasattr(importlib.import_module(module), name), path
