@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from .errors import ParameterError
 
-__all__ = ["as_path", "kind_of", "open_regular", "sync_folder"]
+__all__ = ["as_path", "kind_of", "open_regular", "replace_secret", "sync_folder"]
 
 
 def as_path(given: object, name: str = "path") -> Path:
@@ -34,6 +35,27 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_secret(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read. There is the old one or the new one, also after a power cut.
+
+    When it fails, with an `OSError`, the new one is gone again, unless only the folder could not be synced.
+    """
+    temporary = path.with_name(path.name + ".new")
+    try:
+        # An earlier attempt may have died and left one; O_EXCL then makes sure that nobody else made it meanwhile.
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def open_regular(path: Path, flags: int, *, alone: bool = False) -> int:

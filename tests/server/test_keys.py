@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
@@ -21,6 +22,27 @@ def test_the_file_holds_hashes_only_and_is_private(tmp_path):
     assert key.hash in raw
     assert file.path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_withdrawn_key_stays_withdrawn_after_a_power_cut(tmp_path, monkeypatch):
+    """The new file is on the disk before it gets its name, and the name is before the call returns."""
+    file = KeyFile(tmp_path)
+    _, key = file.make("search", ["reader"])
+    done, sync, replace = [], os.fsync, os.replace
+    names = {tmp_path.stat().st_ino: "folder"}
+
+    def fsync(descriptor):
+        done.append(names.get(os.fstat(descriptor).st_ino, "file"))
+        sync(descriptor)
+
+    def rename(old, new):
+        done.append("name")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    file.withdraw(key.id)
+    assert done == ["file", "name", "folder"]
 
 
 def test_a_key_opens_until_it_is_withdrawn(tmp_path):

@@ -15,14 +15,12 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._durable import sync_folder
+from .._durable import replace_secret
 from ..errors import FormatError, IncompleteWriteError, KeysError, MissingDependencyError
 
 __all__ = ["KeyRing", "key_id", "verify_signature"]
@@ -108,21 +106,9 @@ class KeyRing:
 
     def save(self, path: Path) -> None:
         """Write the key file: readable by its owner alone, complete or not at all."""
-        content = self._content()
-        temporary = path.with_name(path.name + ".new")
         try:
-            # An earlier attempt may have died and left one; O_EXCL then makes sure that nobody else made it meanwhile.
-            temporary.unlink(missing_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+            replace_secret(path, json.dumps(self._content(), indent=1) + "\n")
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise IncompleteWriteError(f"{path}: the key file could not be written: {error}") from error
 
     @classmethod

@@ -22,6 +22,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from lethevec._durable import replace_secret
 from lethevec.errors import FormatError, IncompleteWriteError, InputError, KeysError, ParameterError
 
 __all__ = ["EVERYONE", "ROLES", "Door", "Key", "KeyFile"]
@@ -191,16 +192,9 @@ class KeyFile:
                 for key in keys
             ],
         }
-        temporary = self.path.with_name(FILE + ".new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary.unlink(missing_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            replace_secret(self.path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise IncompleteWriteError(f"{self.path}: the keys could not be written: {error}") from error
 
