@@ -143,10 +143,6 @@ class Catalog(SmallDatabase):
         """Erasures that were begun and have no receipt."""
         return [Intent(*row) for row in self.rows("SELECT request, kind, draft FROM intents ORDER BY request")]
 
-    def is_signed(self, request: str) -> bool:
-        """Whether there is a receipt for this request."""
-        return bool(self.rows("SELECT 1 FROM receipts WHERE request = ?", request))
-
 
 def _make_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .._forgetting.anchors import Anchor
-from .._forgetting.keys import AuditKey, KeyRing
+from .._forgetting.keys import AuditKey
 from .._forgetting.receipts import Part, Receipt
 from .._forgetting.verify import ChainWalk, Verification, verify_receipt
-from .._store.chain import Chain
+from .._store.chain import Chain, WithChain
 from .._store.checking import About, check_about, check_receipt
 from .._store.ids import Id
 from ..errors import FormatError
@@ -21,27 +21,14 @@ from .making import Maker
 __all__ = ["Checker"]
 
 
-class Checker:
+class Checker(WithChain):
     """Checks receipts against an open folder."""
 
     def __init__(self, catalog: Catalog, chain: Chain, maker: Maker) -> None:
         """Of an open folder."""
         self._catalog = catalog
-        self._chain = chain
+        super().__init__(chain)
         self._maker = maker
-
-    @property
-    def keys(self) -> KeyRing:
-        """The folder's keys."""
-        return self._chain.keys
-
-    def key_file(self) -> KeyRing | None:
-        """The folder's key file as it is now."""
-        return self._chain.key_file()
-
-    def chain(self) -> list[Receipt]:
-        """Every receipt from the genesis on."""
-        return self._chain.receipts()
 
     def verify(
         self,

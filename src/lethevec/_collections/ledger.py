@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt
-from .._store.chain import Chain
+from .._store.chain import Chain, WithChain
 from .._store.session import Session
 from ..errors import FileError, FormatError, UnsupportedError
 from .requests import Request, Requests
@@ -20,32 +19,19 @@ _HEAD = ("asked_at", "asked", "audit_key")
 _PART = ("records", "erased", "digest", "version")
 
 
-class CollectionLedger:
+class CollectionLedger(WithChain):
     """What a store asks of its ledger, for a store that is one of many."""
 
     def __init__(self, session: Session, collection: str, chain: Chain, requests: Requests) -> None:
         """Of an open collection."""
+        super().__init__(chain)
         self.collection: str | None = collection
         self._id = collection
         self._session = session
-        self._chain = chain
         self._requests = requests
         self._together: Request | None = None  # the request of the whole folder that this collection takes part in
         self._own: list[Request] = []  # requests of this collection alone that were begun in this process
         session.participants.append(self)
-
-    @property
-    def keys(self) -> KeyRing:
-        """The folder's keys."""
-        return self._chain.keys
-
-    def key_file(self) -> KeyRing | None:
-        """The folder's key file as it is now."""
-        return self._chain.key_file()
-
-    def chain(self) -> list[Receipt]:
-        """The whole chain of the folder."""
-        return self._chain.receipts()
 
     @contextmanager
     def taking_part(self, request: Request) -> Iterator[None]:

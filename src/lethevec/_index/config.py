@@ -69,6 +69,11 @@ class Config:
             params["mean_norm"] = mean_norm
         return hasher(self.family, dim=self.dim, bits=bits or self.bits, seed=self.seed, **params)
 
+    @property
+    def code_bytes(self) -> int:
+        """The bytes of a code."""
+        return (self.bits + 7) // 8
+
     def canonical(self) -> bytes:
         """The same bytes for the same configuration: JSON with sorted keys and no spaces."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -60,7 +60,7 @@ class KeptCodes:
     def __init__(self, index: Index) -> None:
         """Of this index, which others may change as well."""
         self._index = index
-        self._code = -(-index.config.bits // 8)
+        self._code = index.config.code_bytes
         self.width = _CHECK + _HEAD + self._code
         self._context: tuple[float, bytes] | None = None
 

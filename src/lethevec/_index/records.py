@@ -116,7 +116,7 @@ class Records:
             vectors.fill(0)
 
     def _codes(self, ids: I64) -> tuple[F32, F32, npt.NDArray[np.uint8]]:
-        codes = np.empty((len(ids), -(-self._config.bits // 8)), dtype=np.uint8)
+        codes = np.empty((len(ids), self._config.code_bytes), dtype=np.uint8)
         norms, factors = np.empty(len(ids), dtype=np.float32), np.empty(len(ids), dtype=np.float32)
         refuse(self.native.export_codes(ids, codes, norms, factors))
         return norms, factors, codes

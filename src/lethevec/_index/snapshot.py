@@ -184,8 +184,7 @@ def _read(file: FileIO, size: int, max_setup: int) -> tuple[Config, list[npt.NDA
         raise FormatError(f"expected a configuration of at most {_MAX_CONFIG} bytes, got {config_size}")
     config = parse_config(take(config_size))
     (n,) = _COUNT.unpack(take(_COUNT.size))
-    code_bytes = -(-config.bits // 8)
-    per_record = 8 + (config.form.row_bytes(config.dim) if config.keep_vectors else 8 + code_bytes)
+    per_record = 8 + (config.form.row_bytes(config.dim) if config.keep_vectors else 8 + config.code_bytes)
     if n * per_record != size - _CHECKSUM - file.tell():
         raise FormatError(f"expected {n} records of {per_record} bytes, got {size - _CHECKSUM - file.tell()} bytes")
     refuse_costly(config, n, size, max_setup)
@@ -205,7 +204,7 @@ def _read(file: FileIO, size: int, max_setup: int) -> tuple[Config, list[npt.NDA
     elif config.keep_vectors:
         columns.append(column("<f4", n, config.dim))
     else:
-        columns += [column("<f4", n), column("<f4", n), column("|u1", n, code_bytes)]
+        columns += [column("<f4", n), column("<f4", n), column("|u1", n, config.code_bytes)]
     expected = checksum.digest()
     _forget_input(checksum)
     if file.read() != expected:

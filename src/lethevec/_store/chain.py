@@ -17,7 +17,7 @@ from ..errors import FormatError, IncompleteWriteError, KeysError, ReceiptError
 from .connection import translated
 from .forking import ProcessLock
 
-__all__ = ["Chain", "Database", "current_key"]
+__all__ = ["Chain", "Database", "WithChain", "current_key"]
 
 
 class Database(Protocol):
@@ -180,6 +180,27 @@ class Chain:
                 "well; the next writer that opens it takes them out"
             ) from error
         return receipt
+
+
+class WithChain:
+    """What is asked of receipts and keys, answered by the chain: of a store, or of its folder."""
+
+    def __init__(self, chain: Chain) -> None:
+        """By this chain."""
+        self._chain = chain
+
+    @property
+    def keys(self) -> KeyRing:
+        """The keys; a reader reads them when they are first asked for."""
+        return self._chain.keys
+
+    def key_file(self) -> KeyRing | None:
+        """The key file as it is now, whether it agrees with the chain or not; None if there is none."""
+        return self._chain.key_file()
+
+    def chain(self) -> list[Receipt]:
+        """Every receipt from the genesis on."""
+        return self._chain.receipts()
 
 
 def current_key(chain: Sequence[Receipt]) -> str:

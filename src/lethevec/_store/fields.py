@@ -94,9 +94,9 @@ class Fields:
         self._dirty += self._touched[mark:]
         del self._touched[mark:]
         if not self._session.closed:
-            self.settle()
+            self.catch_up()
 
-    def settle(self) -> None:
+    def catch_up(self) -> None:
         """If there is a structure, bring it up to date: what changed must not stay in it as it was."""
         if not self._used:
             return
@@ -176,7 +176,7 @@ class Fields:
     def select(self, node: Node, filter: core.Filter) -> Selected:
         """What passes a filter."""
         self._used = True
-        self.settle()
+        self.catch_up()
         native = self._native
         assert native is not None
         rows, unsure = native.select(filter, STRING_NUMBERS)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from .._forgetting.keys import KeyRing
 from .._forgetting.receipts import Receipt
 from ..errors import FormatError
-from .chain import Chain
+from .chain import Chain, WithChain
 from .session import Session
 
 __all__ = ["Ledger", "StoreLedger"]
@@ -59,7 +59,7 @@ class Ledger(Protocol):
         ...
 
 
-class StoreLedger:
+class StoreLedger(WithChain):
     """The ledger of a store of its own: chain and keys are its own too."""
 
     collection: str | None = None
@@ -67,20 +67,7 @@ class StoreLedger:
     def __init__(self, session: Session, keys_path: Path) -> None:
         """Bring keys and chain together; a store without a chain gets new keys and its genesis."""
         self._session = session
-        self._chain = Chain(session, keys_path)
-
-    @property
-    def keys(self) -> KeyRing:
-        """The store's keys."""
-        return self._chain.keys
-
-    def key_file(self) -> KeyRing | None:
-        """The store's key file as it is now."""
-        return self._chain.key_file()
-
-    def chain(self) -> list[Receipt]:
-        """Every receipt from the genesis on."""
-        return self._chain.receipts()
+        super().__init__(Chain(session, keys_path))
 
     def note_erasure(self, draft: Mapping[str, Any], kind: str = "erasure") -> int:
         """Put a waiting erasure down, inside the transaction that deletes the records; its number."""

@@ -597,7 +597,7 @@ class Store:
 
     def _after_change(self) -> None:
         """What may wait until a change is committed: a long log is emptied, and codes that it cost are made."""
-        self._fields.settle()
+        self._fields.catch_up()
         self._session.empty_long_log()
         self._codes.fill()
 

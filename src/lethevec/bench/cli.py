@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace, names: list[str], given: list[str]) -> in
     if names:
         if any(ALL[name].draws for name in names):
             importlib.import_module(".report.figures", __package__).pyplot()  # say now that figures cannot be drawn
-        settle(arguments, names)
+        fill_in(arguments, names)
         aside = ("out", "docs", "experiments", "data", "time_limit", "folder")
         told = {key: value for key, value in vars(arguments).items() if key not in aside}
         with only_run(arguments.out):
@@ -222,7 +222,7 @@ def run(arguments: argparse.Namespace, names: list[str], given: list[str]) -> in
     return 0
 
 
-def settle(arguments: argparse.Namespace, names: list[str]) -> None:
+def fill_in(arguments: argparse.Namespace, names: list[str]) -> None:
     """Fill in what was not said."""
     quick = arguments.quick
     arguments.rounds = arguments.rounds or (2 if quick else _rounds(names))

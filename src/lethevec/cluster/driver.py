@@ -117,12 +117,16 @@ class Driver:
                     raise UnavailableError(f"cluster: expected the registry to answer, got nothing ({error})") from None
                 time.sleep(0.1)
             except RefusalError as error:
-                if error.reason == "term":
-                    self.lost_term = True
-                    raise StoreLockedError(
-                        "cluster: expected to be the driver that writes, got a newer one that has taken over"
-                    ) from None
+                self._expect_term(error)
                 raise
+
+    def _expect_term(self, refusal: RefusalError) -> None:
+        """A refusal that says that another driver writes now ends this one."""
+        if refusal.reason == "term":
+            self.lost_term = True
+            raise StoreLockedError(
+                "cluster: expected to be the driver that writes, got a newer one that has taken over"
+            ) from None
 
     def registry(self, op: str, head: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
         """Ask the registry in this driver's term; an epoch in the answer is taken up."""
@@ -433,11 +437,7 @@ class Driver:
                 try:
                     outcomes[name] = self.caller.finish(one, seconds)
                 except RefusalError as error:
-                    if error.reason == "term":
-                        self.lost_term = True
-                        raise StoreLockedError(
-                            "cluster: expected to be the driver that writes, got a newer one that has taken over"
-                        ) from None
+                    self._expect_term(error)
                     outcomes[name] = error
                     if error.reason == "version" and attempt < 5:
                         again[name] = left[name]
