@@ -14,6 +14,7 @@ import pytest
 from lethevec.bench import paper, peers
 from lethevec.bench.experiments import peers as peers_experiment
 from lethevec.bench.experiments.paper2 import area, curve, right_answers
+from lethevec.bench.measuring import data as sets_of
 from lethevec.bench.measuring import prepared, sessions, timing, turns
 from lethevec.bench.measuring.field import Competitor, Field
 from lethevec.bench.measuring.machine import plain
@@ -68,6 +69,14 @@ def test_sets_are_recognised_by_name() -> None:
     assert paper.expansions("deep-image-96-angular") == (2, 3, 4, 5, 6, 7, 8)
     assert paper.expansions("words") == (2, 4, 6, 8, 10, 12, 16, 20)
     assert paper.expansions("words", quick=True) == (2, 10, 20)
+
+
+def test_a_set_may_be_named_without_its_metric(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sets_of.datasets, "download", lambda name: tmp_path / name)
+    for name in ("deep-image-96", "deep-image-96-angular"):
+        assert sets_of.files([name]) == [tmp_path / "deep-image-96-angular"]
+    assert sets_of.files(["glove-25"]) == [tmp_path / "glove-25-angular"]
+    assert sets_of.files(["deep-image"]) == [Path("deep-image")]  # no set, so a file, which will be missed
 
 
 # Residue -------------------------------------------------------------------------------------------------------------

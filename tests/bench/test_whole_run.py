@@ -278,7 +278,7 @@ def test_the_picture_is_drawn_of_results_that_exist(tmp_path: Path, capsys: pyte
     assert "before" not in text
     assert "50 %" in text
     for wrong, told in (
-        (["front", str(tmp_path / "new"), "--to", str(picture)], "'peers' and of 'residue', got only one"),
+        (["front", str(tmp_path / "new"), "--to", str(picture)], "expected results of 'residue', got none"),
         (["front", str(tmp_path), "--to", str(picture)], "got none"),
         (["front", str(tmp_path / "old"), "--set", "toy", "--to", str(picture)], "expected a set of before, got 'toy'"),
     ):
@@ -286,3 +286,50 @@ def test_the_picture_is_drawn_of_results_that_exist(tmp_path: Path, capsys: pyte
         with pytest.raises(SystemExit):
             cli.main(wrong)
         assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_picture_of_the_committed_results_has_both_panels(tmp_path: Path) -> None:
+    committed = Path(__file__).parents[2] / "docs" / "results"
+    picture = tmp_path / "front.svg"
+    assert cli.main(["front", str(committed), "--to", str(picture)]) == 0
+    text = picture.read_text()
+    for told in (
+        "recall@10",
+        "queries per second, one thread",
+        "lethevec (pivots)",
+        "deleted vectors' bytes",
+        "hnswlib",
+    ):
+        assert told in text, told
+
+
+def test_who_was_not_part_of_a_run_is_named() -> None:
+    """Whoever is on the list and has no line at all; who was skipped is told as that."""
+    common = {"part": "peers", "data": "toy", "records": 9, "dim": 2, "metric": "l2", "queries": 5}
+    lines: list[results.Line] = [
+        {**common, "what": "point", "competitor": name, "recall": 0.95, "rate": 9.0}
+        for name in ("lethevec (pivots)", "ScaNN")
+    ]
+    lines.append({**common, "what": "out", "competitor": "SymphonyQG", "skipped": "no AVX-512"})
+    absent = analysis.not_part(lines, "toy")
+    assert "hnswlib" in absent
+    assert not {"ScaNN", "SymphonyQG", "Faiss IndexLSH (800 bits)"} & set(absent)
+    rows = {row[0]: row[1] for row in analysis.out_table(lines).rows}
+    assert rows["hnswlib"] == "not part of this run"
+    assert rows["SymphonyQG"].startswith("skipped")
+    [said] = [text for text in analysis.meaning(lines, "toy") if "peers that ran" in text]
+    assert "Of the 1 peers that ran" in said
+    assert "Not part of this run: " in said
+    assert analysis.not_part([], "toy") == []
+
+
+def test_on_which_queries_settings_were_chosen_is_said_as_it_is_known() -> None:
+    def line(data: str, **more: int) -> results.Line:
+        return {"part": "peers", "data": data, "what": "point", "queries": 5, "competitor": "x", **more}
+
+    apart = "chosen on other queries than those that are timed"
+    assert analysis.how_chosen([line("a", tuning=5)]).strip() == f"Settings are {apart}."
+    for lines in ([line("a")], [line("a", tuning=0)]):
+        assert analysis.how_chosen(lines).endswith("these results do not say.")
+    assert analysis.how_chosen([line("a", tuning=5), line("b")]).endswith("do not say. Of a they were.")
+    assert analysis.how_chosen([]) == ""

@@ -147,8 +147,9 @@ def make_front(given: Sequence[str]) -> int:
     made = argparse.ArgumentParser(
         prog="lethevec bench front",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Draw recall against speed (of 'peers') and what a delete leaves in files (of 'residue').",
-        epilog="example:\n  lethevec bench front docs/results/peers docs/results --to docs/results/front.svg",
+        description="Draw recall against speed (of 'peers') and what a delete leaves in files (of 'residue'), "
+        "each part from the first of the folders that has it.",
+        epilog="example:\n  lethevec bench front results docs/results --to docs/results/front.svg",
     )
     made.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help=f"where {NAME} of a run is")
     told = "which data set's peers are shown (default: the first)"
@@ -163,12 +164,12 @@ def make_front(given: Sequence[str]) -> int:
         seen = {line["part"] for line in lines}
         lines += [line for line in read(folder / NAME) if line["part"] not in seen]
     sets = list(dict.fromkeys(line["data"] for line in lines if line["part"] == "peers"))
-    if not sets or not any(line["part"] == "residue" for line in lines):
-        made.error("expected results of 'peers' and of 'residue', got only one of them")
+    if not any(line["part"] == "residue" for line in lines):
+        made.error("expected results of 'residue', got none in these folders")
     if arguments.set is not None and arguments.set not in sets:
-        made.error(f"expected a set of {', '.join(sets)}, got {arguments.set!r}")
+        made.error(f"expected a set of {', '.join(sets) or 'peers, which there are not'}, got {arguments.set!r}")
     try:
-        front.draw(lines, arguments.set or sets[0], arguments.to)
+        front.draw(lines, arguments.set or next(iter(sets), ""), arguments.to)
     except LethevecError as error:
         print(f"lethevec bench front: {error}", file=sys.stderr)
         return 3 if isinstance(error, MissingDependencyError) else 2

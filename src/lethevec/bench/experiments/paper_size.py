@@ -33,8 +33,9 @@ QUERIES = 100
 POINTS = 10  # that are deleted, one at a time, after a first one
 EXPANSIONS = (paper.SETS["deep"].expansions[0], paper.SETS["deep"].expansions[-1])
 PART = "scale"
-#: Options that say which stages there are, and that no figure of one depends on.
+#: Options that say which stages there are, and that no figure of one depends on; and those that rivals alone have.
 ASIDE = ("sizes", "graph_records", "store_records", "changes")
+OF_RIVALS = ("annoy_trees", "retrains")
 
 
 def measure(run: Run) -> None:
@@ -42,13 +43,13 @@ def measure(run: Run) -> None:
     o = run.options
     for n in o.sizes:
         given = stand_in(run.cache, n, o.dim, QUERIES, run.note)
-        run.stage(PART, "about", given, partial(_about, run), aside=ASIDE)
+        run.stage(PART, "about", given, partial(_about, run), aside=(*ASIDE, *OF_RIVALS))
         short, long = EXPANSIONS
         plan = [(one, long) for one in competitors(long, o.dim)] + [(one, 0) for one in _rivals(run, n)]
         for one, expansion in [*plan, *((one, short) for one in competitors(short, o.dim))]:
             if expansion:
                 step = f"{one.name}, {expansion * o.dim} bits"
-                run.stage(PART, step, given, partial(_codes, run, one, expansion), aside=ASIDE)
+                run.stage(PART, step, given, partial(_codes, run, one, expansion), aside=(*ASIDE, *OF_RIVALS))
             else:
                 run.stage(PART, one.name, given, partial(_rival, run, one), aside=ASIDE)
 
@@ -193,7 +194,8 @@ def tell(run: Run) -> list[Line]:
             for line in rivals
         ],
     )
-    _curves(run, [line for line in codes if line["data"] == seen[-1]])
+    if codes:  # with --resume, the largest size may have none yet
+        _curves(run, [line for line in codes if line["data"] == codes[-1]["data"]])
     _deleting(run, codes, rivals, seen)
     return []
 

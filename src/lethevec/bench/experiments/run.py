@@ -91,6 +91,7 @@ class Run:
             competitors.close()
         data = given.data
         about = {"records": len(data.train), "dim": data.dim, "metric": data.metric, "queries": len(data.test)}
+        about["tuning"] = 0 if data.tuning is None else len(data.tuning.vectors)
         common = {"step": step, **(about if data.name else {})}
         told = [{**common, **line} for line in [*competitors.lines, *lines, *self.pending]]
         self.results.stage(part, data.name, told, key, time.monotonic() - begin)

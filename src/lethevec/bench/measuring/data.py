@@ -91,13 +91,22 @@ def files(names: Sequence[str]) -> list[Path | None]:
         if path.is_dir():
             found += sorted(path.glob("*.hdf5"))
         else:
-            found.append(datasets.download(name) if name in datasets.NAMES and not path.exists() else path)
+            found.append(path if path.exists() else _downloaded(name) or path)
     if not found:
         print(
             "No data set was given (by --data or LETHEVEC_DATA), so this run uses the 20,000 bundled words. They are\n"
             "few: what holds for them need not hold for millions.\n"
         )
     return found or [None]
+
+
+def _downloaded(name: str) -> Path | None:
+    """The file of a set that can be had by name, if it is one; what a name ends in after the dimension may be left out.
+
+    `deep-image-96` is `deep-image-96-angular`; each name belongs to one set that way.
+    """
+    meant = [known for known in datasets.NAMES if name in (known, known.rpartition("-")[0])]
+    return datasets.download(meant[0]) if meant else None
 
 
 def with_truth(name: str, metric: str, train: F32, test: F32, tuning: F32 | None = None, k: int = 100) -> Data:

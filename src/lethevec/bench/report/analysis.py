@@ -11,6 +11,7 @@ from .. import paper
 from ..measuring.field import Line
 from ..measuring.turns import pareto
 from ..paper import FAMILIES, ROWS
+from ..peers import SEARCHING
 from .results import results_of
 from .tables import Table
 
@@ -217,11 +218,33 @@ def out_table(lines: list[Line]) -> Table:
             seen.setdefault((line["competitor"], why), [])
             if place not in seen[line["competitor"], why]:
                 seen[line["competitor"], why].append(place)
+    for data in data_names(lines):
+        for name in not_part(lines, data):
+            seen.setdefault((name, "not part of this run"), []).append(f"peers ({data})")
     rows = [[name, why, ", ".join(places)] for (name, why), places in seen.items()]
     return Table("Skipped and failed", ("who", "why", "where"), rows)
 
 
+def not_part(lines: list[Line], data: str) -> list[str]:
+    """The peers of the list that a run of `peers` says nothing of: it was not asked for them, or did not know them."""
+    told = {line.get("competitor") for line in results_of(lines, "peers", data)}
+    known = [peer().name for name, peer in SEARCHING.items() if name != "lsh"]  # experiment 1 has that one
+    return [name for name in known if name not in told] if told else []
+
+
 # Sentences -----------------------------------------------------------------------------------------------------------
+
+
+def how_chosen(lines: list[Line]) -> str:
+    """On which queries settings were chosen, as far as the results say."""
+    peers = [line for line in lines if line["part"] == "peers" and "queries" in line]
+    if not peers:
+        return ""
+    apart = [data for data in data_names(peers) if all(line.get("tuning") for line in peers if line["data"] == data)]
+    if apart == data_names(peers):
+        return " Settings are chosen on other queries than those that are timed."
+    others = f" Of {', '.join(apart)} they were." if apart else ""
+    return f" That settings were chosen on other queries than those that are timed, these results do not say.{others}"
 
 
 def best_of_ours(curves: dict[str, list[tuple[float, float]]], level: float) -> tuple[str, float] | None:
@@ -303,7 +326,9 @@ def _speed(lines: list[Line], data: str) -> list[str]:
     short = [name for name in ran if name not in others]
     text += f"; {', '.join(short)} did not reach this recall." if short else "."
     missing = list(dict.fromkeys(line["competitor"] for line in of(lines, "peers", data, "out")))
-    return [text + (f" Not compared, because they did not run: {', '.join(missing)}." if missing else "")]
+    text += f" Not compared, because they did not run: {', '.join(missing)}." if missing else ""
+    absent = not_part(lines, data)
+    return [text + (f" Not part of this run: {', '.join(absent)}." if absent else "")]
 
 
 def _forgetting(lines: list[Line], data: str) -> list[str]:

@@ -21,8 +21,8 @@ from .tables import Table, markdown
 
 INTRO = (
     "Queries are asked one at a time, on one thread that is bound to one CPU. Competitors take turns, each in its own "
-    "process; rates are medians of the rounds. Settings are chosen on other queries than those that are timed. An "
-    "answer is right when it is as near as the k-th true neighbour, whichever of equally near ones it is."
+    "process; rates are medians of the rounds. An answer is right when it is as near as the k-th true neighbour, "
+    "whichever of equally near ones it is."
 )
 
 
@@ -46,7 +46,15 @@ def sections(lines: list[Line], drawn: dict[str, list[Figure]], command: str) ->
         made.append(Section("Where we lose", [] if lost else ["Nowhere in this run."], lost, [], []))
     said = [f"{data}. {' '.join(told)}" for data in names if (told := analysis.meaning(lines, data))]
     made += [Section("What it means", said, [], [], [])] if said else []
-    made.append(Section("What was run", [INTRO, f"Made by: {command}"], _machine(lines), [], _sets(lines)))
+    made.append(
+        Section(
+            "What was run",
+            [INTRO + analysis.how_chosen(lines), f"Made by: {command}"],
+            _machine(lines),
+            [],
+            _sets(lines),
+        )
+    )
     for data in names:
         shown = {figure.name.split("-")[0]: figure for figure in drawn.get(data, [])}
         for part, title, table_of in (
