@@ -142,14 +142,25 @@ def test_examples_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
             importlib.import_module(f"lethevec.integrations.{path.stem}")
         except MissingDependencyError as error:
             pytest.skip(f"{error} (make test-{path.stem})")
-    monkeypatch.chdir(tmp_path)
+    follow(path, tmp_path, monkeypatch)
+
+
+def follow(path, folder, monkeypatch):
+    """Run a document's blocks as a reader would who is in this folder."""
+    monkeypatch.chdir(folder)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(path.read_text()):
         where = f"{name_of(path)}, line {block.line}"
         if block.kind == "console":
-            run_console(block.code, tmp_path, where)
+            run_console(block.code, folder, where)
         else:
             run_python(block, names, path, where)
+
+
+@pytest.mark.parametrize("names", [("README.md", "docs/tutorial.md"), ("docs/tutorial.md", "README.md")])
+def test_readme_and_the_tutorial_can_be_followed_in_one_folder(names, tmp_path, monkeypatch):
+    for name in names:
+        follow(ROOT / name, tmp_path, monkeypatch)
 
 
 INLINE = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")

@@ -27,7 +27,9 @@ def test_every_script_is_in_the_gallery():
 @pytest.mark.parametrize("name", sorted(shown()))
 def test_a_script_prints_what_the_gallery_shows(name, tmp_path):
     if name in NEEDS:
-        pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: examples/{name}.py needs it")
+        pytest.importorskip(
+            NEEDS[name], reason=f"{NEEDS[name]} is not installed: make test-sklearn runs examples/{name}.py"
+        )
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

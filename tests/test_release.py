@@ -67,3 +67,17 @@ def test_this_tree_has_one_version() -> None:
         found = re.search(pattern, (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
         assert found is not None, path
         assert found[1] == lethevec.__version__, path
+
+
+def test_the_page_of_the_package_stands_by_itself() -> None:
+    """PyPI shows it without the files beside it: a link or a picture of the tree would lead nowhere."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [readme] = re.findall(r'^readme = "([^"]+)"', project, re.MULTILINE)
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link] == []
+    assert "<img" not in text
+    # It says of the package what README says of the tree.
+    readme_text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.split("\n\n")[1] == readme_text.split("\n\n")[1]
+    for python in PYTHONS:
+        assert f'"Programming Language :: Python :: 3.{python[3:]}"' in project

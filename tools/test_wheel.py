@@ -37,7 +37,15 @@ MOST_BYTES = 5_000_000
 WORDS = "lethevec/datasets/words-20k-glove-100.npz"
 
 # What an sdist needs to be built, tested and read; and what has no business in it.
-NEEDED = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "Makefile", "src/lethevec/__init__.py"}
+NEEDED = {
+    "pyproject.toml",
+    "CMakeLists.txt",
+    "README.md",
+    "PACKAGE.md",
+    "LICENSE",
+    "Makefile",
+    "src/lethevec/__init__.py",
+}
 STRAY = (".ci", ".github", ".git", ".venv", "build", "dist", "site", "lethevec-demo")
 STRAY_SUFFIXES = (".so", ".pyc", ".log", "_core.pyi")
 

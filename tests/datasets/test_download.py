@@ -169,7 +169,7 @@ def interrupted(server: Server, folder: Path, sha256: str | None = None) -> None
     server.asked.clear()
 
 
-def test_a_file_that_changed_meanwhile_is_fetched_anew(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_fetched_again(server: Server, tmp_path: Path) -> None:
     interrupted(server, tmp_path / "d")
     server.body = bytes(reversed(server.body))
     server.etag = '"v2"'

@@ -215,7 +215,7 @@ for watcher in watchers:
     watcher.start()
 steps = set()
 for size in range(15):
-    index.add(1000 * x[:2900], ids=range(10_000, 12_900))  # crosses a step: every code is made anew
+    index.add(1000 * x[:2900], ids=range(10_000, 12_900))  # crosses a step: every code is made again
     steps.add(index.stats()["mean_norm"])
     index.forget(range(10_000, 12_900))
     steps.add(index.stats()["mean_norm"])
@@ -227,7 +227,7 @@ print("done")
 """
 
 
-def test_looking_on_while_codes_are_made_anew():
+def test_looking_on_while_codes_are_made_again():
     """Every way of looking at an index during re-encodings, which report their progress to Python."""
     done = subprocess.run([sys.executable, "-c", ALL_AT_ONCE], capture_output=True, text=True, timeout=60)
     assert done.stdout == "done\n", done.stderr

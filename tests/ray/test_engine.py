@@ -201,7 +201,7 @@ def test_nothing_is_left_in_ray_after_an_erasure(place):
 
 
 def test_a_disk_without_space(place, tmp_path):
-    """A member on a small file system of its own: it is set away when that is full, and comes back when it is not."""
+    """A member on a small file system of its own: it is taken out when that is full, and comes back when it is not."""
     small = place.folder / "cluster" / place.name / "b"
     small.mkdir(parents=True)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(small)], capture_output=True).returncode:

@@ -154,7 +154,7 @@ class TestNothingIsTrusted:
     @pytest.mark.parametrize(
         "what", ["a bit", "the check", "the gain", "another's", "short", "empty", "text", "nothing"]
     )
-    def test_a_wrong_code_is_made_anew(self, make, vectors, taken, tmp_path, what):
+    def test_a_wrong_code_is_made_again(self, make, vectors, taken, tmp_path, what):
         db = make(index=USR)
         db.add(vectors, ids=range(40))
         before, rows = memory(db), kept(db)

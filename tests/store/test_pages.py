@@ -113,7 +113,7 @@ def test_a_checkpoint_scrubs_what_the_log_held_and_drops_the_cache(tmp_path: Pat
     raw.close()
 
 
-def test_after_a_checkpoint_pages_are_read_anew(tmp_path: Path):
+def test_after_a_checkpoint_pages_are_read_again(tmp_path: Path):
     """A cached page has its old unused parts. What is planted in the file shows which of the two is written next."""
     path = tmp_path / "db"
     raw = RawFile(_made(path), writable=True)

@@ -407,7 +407,7 @@ class TestVault:
         data = bytearray(vault.read_bytes())
         data[64:128] = bytes(64)
         vault.write_bytes(data)
-        for read_only in (True, False):  # without it the digest is counted anew
+        for read_only in (True, False):  # without it the digest is counted again
             with make(read_only=read_only) as db:
                 digest = db.digest()
         assert sum(number < 2 for number in living_keys(keys)) == 1

@@ -4,7 +4,7 @@
 next one is asked as well, and the first answer counts. An answer is put together from one epoch alone.
 
 **Writes** go to every live member of a shard, in turn with other writes to it. A member that does not answer, or fails
-where another does not, is set away before the write is acknowledged.
+where another does not, is taken out before the write is acknowledged.
 """
 
 from __future__ import annotations

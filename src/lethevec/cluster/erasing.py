@@ -2,7 +2,7 @@
 
 1. The registry notes what is to be erased, as tags, and gives it a number. From here on it will be completed.
 2. Every live member erases, searches its files and signs, all at the same time.
-3. Who does not answer is set away: nothing that it holds is in an answer from then on. It erases before it is let back.
+3. Who does not answer is taken out: nothing that it holds is in an answer from then on. It erases before it comes back.
 4. The registry takes the receipts. With the last one it signs the combined receipt.
 
 The turns of all shards are held, so nothing is written meanwhile. All sessions end: what passed through Ray before is

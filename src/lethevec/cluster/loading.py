@@ -102,7 +102,7 @@ def load_files(
 
 
 def _set_silent_away(driver: Driver) -> None:
-    """After a round: a member that does not answer is set away, so that the next round does without it."""
+    """After a round: a member that does not answer is taken out, so that the next round does without it."""
     silent = []
     for member in driver.epoch.in_state("live"):
         try:

@@ -208,7 +208,7 @@ def test_a_sampled_record_leaves_the_centre(tools):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_record_leaves_the_origin_that_it_was_part_of(tools, metric, refine):
-    """And whoever was coded relative to that origin is coded anew."""
+    """And whoever was coded relative to that origin is coded again."""
     x, ids = tools.clustered(6, N, DIM), np.arange(N)
     index = tools.build(x, ids, metric=metric, refine=refine, cell_size=40)
     spec = tools.Spec(index.config, ids, x)
