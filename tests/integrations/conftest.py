@@ -36,7 +36,7 @@ def server(served):
     pytest.importorskip("httpx", reason="httpx is not installed, which lethevec.Client needs")
     python = ROOT / ".venv" / "bin" / "python"
     if not python.exists():
-        pytest.skip("there is no .venv with a server: make .venv/.installed-test")
+        pytest.fail(f"expected an environment with the server at {python}, got none: make .venv/.installed-test")
     folder = served
     command = [str(python), "-m", "lethevec.cli", "serve", str(folder / "data"), "--port", "0", "--log", "none"]
     with (folder / "log").open("w") as log:

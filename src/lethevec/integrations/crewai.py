@@ -208,19 +208,28 @@ class LethevecStorage:
         self.delete(scope_prefix)
 
     def forget(
-        self, ids: Sequence[str] | None = None, *, subject: str | None = None, scope: str | None = None
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        subject: str | None = None,
+        scope: str | None = None,
+        elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
-        """Forget memories by ids, all of a subject's, or a scope with what is below it; the signed receipt."""
+        """Forget memories by ids, all of a subject's, or a scope with what is below it; the signed receipt.
+
+        `elsewhere` is what you erased outside the store, for the receipt to state (see `lethevec.Store.forget`).
+        """
         if sum(one is not None for one in (ids, subject, scope)) != 1:
             raise ParameterError("forget: expected one of ids, subject and scope")
         if self._store is None:
             raise ParameterError("forget: expected a store with memories, got one that nothing was saved in")
         if ids is not None:
-            receipt = self._store.forget(list(dict.fromkeys(ids)), ignore_unknown=True)
+            receipt = self._store.forget(list(dict.fromkeys(ids)), ignore_unknown=True, elsewhere=elsewhere)
         elif subject is not None:
-            receipt = self._store.forget(subject=subject, ignore_unknown=True)
+            receipt = self._store.forget(subject=subject, ignore_unknown=True, elsewhere=elsewhere)
         else:
-            receipt = self._store.forget(where=_where(scope) or EVERYTHING, ignore_unknown=True)
+            where = _where(scope) or EVERYTHING
+            receipt = self._store.forget(where=where, ignore_unknown=True, elsewhere=elsewhere)
         self.last_receipt = receipt
         return receipt
 

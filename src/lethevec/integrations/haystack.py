@@ -261,17 +261,22 @@ class LethevecDocumentStore:
         *,
         subject: str | None = None,
         filters: dict[str, Any] | None = None,
+        elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
-        """Forget documents by ids, all of a subject's, or those that pass a filter; the signed receipt."""
+        """Forget documents by ids, all of a subject's, or those that pass a filter; the signed receipt.
+
+        `elsewhere` is what you erased outside the store, for the receipt to state (see `lethevec.Store.forget`).
+        """
         if sum(one is not None for one in (document_ids, subject, filters)) != 1:
             raise ParameterError("forget: expected one of document_ids, subject and filters")
         if document_ids is not None:
             wanted = [document_ids] if isinstance(document_ids, str) else list(dict.fromkeys(document_ids))
-            receipt: lethevec.Receipt = self.store.forget(wanted, ignore_unknown=True)
+            receipt: lethevec.Receipt = self.store.forget(wanted, ignore_unknown=True, elsewhere=elsewhere)
         elif subject is not None:
-            receipt = self.store.forget(subject=subject, ignore_unknown=True)
+            receipt = self.store.forget(subject=subject, ignore_unknown=True, elsewhere=elsewhere)
         else:
-            receipt = self.store.forget(where=_where(filters) or EVERYTHING, ignore_unknown=True)
+            where = _where(filters) or EVERYTHING
+            receipt = self.store.forget(where=where, ignore_unknown=True, elsewhere=elsewhere)
         self.last_receipt = receipt
         return receipt
 

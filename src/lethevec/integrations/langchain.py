@@ -264,17 +264,22 @@ class LethevecVectorStore(VectorStore):
         *,
         subject: str | None = None,
         filter: Mapping[str, Any] | None = None,
+        elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
-        """Forget documents by ids, all of a subject's, or those that a filter lets through; the signed receipt."""
+        """Forget documents by ids, all of a subject's, or those that a filter lets through; the signed receipt.
+
+        `elsewhere` is what you erased outside the store, for the receipt to state (see `lethevec.Store.forget`).
+        """
         if sum(one is not None for one in (ids, subject, filter)) != 1:
             raise ParameterError("forget: expected one of ids, subject and filter")
         if ids is not None:
             wanted = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
-            receipt = self.store.forget(wanted, ignore_unknown=True)
+            receipt = self.store.forget(wanted, ignore_unknown=True, elsewhere=elsewhere)
         elif subject is not None:
-            receipt = self.store.forget(subject=subject, ignore_unknown=True)
+            receipt = self.store.forget(subject=subject, ignore_unknown=True, elsewhere=elsewhere)
         else:
-            receipt = self.store.forget(where=prefixed(filter or {}, self._metadata_key), ignore_unknown=True)
+            where = prefixed(filter or {}, self._metadata_key)
+            receipt = self.store.forget(where=where, ignore_unknown=True, elsewhere=elsewhere)
         self.last_receipt = receipt
         return receipt
 

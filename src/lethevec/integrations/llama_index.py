@@ -13,13 +13,15 @@ memories, traces, and nodes that your program holds.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 import lethevec
-from lethevec.errors import InputError, ParameterError, UnsupportedError
+from lethevec.errors import InputError, ParameterError, UnknownIdError, UnsupportedError
 
 from ._common import EVERYTHING, both, missing, pages, present, similarity, subject_of
 
@@ -217,22 +219,36 @@ class LethevecVectorStore(BasePydanticVectorStore):
         subject: str | None = None,
         ref_doc_id: str | None = None,
         filters: MetadataFilters | None = None,
+        elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
-        """Forget nodes, and what others say about them; the signed receipt. One of the four says which."""
+        """Forget nodes, and what others say about them; the signed receipt. One of the first four says which.
+
+        `elsewhere` is what you erased outside the store, for the receipt to state (see `lethevec.Store.forget`).
+        """
         given = (node_ids, subject, ref_doc_id, filters)
         if sum(one is not None for one in given) != 1:
             raise ParameterError("forget: expected one of node_ids, subject, ref_doc_id and filters")
         if node_ids is not None:
-            return self._forget(None, ids=[node_ids] if isinstance(node_ids, str) else list(node_ids))
+            ids = [node_ids] if isinstance(node_ids, str) else list(node_ids)
+            return self._forget(None, ids=ids, elsewhere=elsewhere)
         if subject is not None:
-            return self._forget(None, subject=subject)
+            return self._forget(None, subject=subject, elsewhere=elsewhere)
         where = {"ref_doc_id": ref_doc_id} if ref_doc_id is not None else _where(filters, None) or EVERYTHING
-        return self._forget(where)
+        return self._forget(where, elsewhere=elsewhere)
 
     def _forget(
-        self, where: dict[str, Any] | None, *, ids: list[str] | None = None, subject: str | None = None
+        self,
+        where: dict[str, Any] | None,
+        *,
+        ids: list[str] | None = None,
+        subject: str | None = None,
+        elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
         """Rewrite the nodes that name the forgotten ones, then forget those; nothing that was replaced is left."""
+        if elsewhere is not None:
+            # Whatever is wrong with it is refused before a neighbour is rewritten.
+            with suppress(UnknownIdError):
+                self._store.forget([f"nothing has this id: {secrets.token_hex(16)}"], elsewhere=elsewhere)
         if ids is not None:
             gone = list(dict.fromkeys(ids))
         else:
@@ -242,9 +258,9 @@ class LethevecVectorStore(BasePydanticVectorStore):
         # The receipt says what was asked for: a subject, a filter, or ids.
         asked: dict[str, Any] = {"subject": subject} if subject is not None else {"where": where}
         receipt: lethevec.Receipt = (
-            self._store.forget(gone, ignore_unknown=True)
+            self._store.forget(gone, ignore_unknown=True, elsewhere=elsewhere)
             if ids is not None
-            else self._store.forget(**asked, ignore_unknown=True)
+            else self._store.forget(**asked, ignore_unknown=True, elsewhere=elsewhere)
         )
         self._last_receipt = receipt
         return receipt

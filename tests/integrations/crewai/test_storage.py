@@ -132,6 +132,21 @@ def test_nothing_is_left_of_a_person(storage, tmp_path):
         assert not any(f"remark number {n:03d}".encode() in data or VECTORS[n].tobytes() in data for n in (1, 4, 28))
 
 
+def test_a_receipt_states_other_places(storage):
+    scope = storage.get_record("m05").scope
+    for one in ({"ids": ["m02"]}, {"subject": "person 1"}, {"scope": scope}):
+        receipt = storage.forget(**one, elsewhere={"task-outputs": 3, "traces": None})
+        assert receipt["asked"]["elsewhere"] == [
+            {"place": "task-outputs", "erased": 3},
+            {"place": "traces", "erased": None},
+        ]
+        assert receipt.records > 0
+    before = storage.store.digest()
+    with pytest.raises(ParameterError, match="elsewhere"):
+        storage.forget(subject="person 0", elsewhere={"A place": 3})
+    assert storage.store.digest() == before
+
+
 def test_updates_and_touches(storage):
     changed = storage.get_record("m05").model_copy(update={"content": "another remark"})
     storage.update(changed)

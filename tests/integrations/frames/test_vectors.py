@@ -110,7 +110,7 @@ def test_jax():
 
 
 def test_torch():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-frames")
     given = torch.from_numpy(X.copy())
     assert np.array_equal(as_vectors(given, 6), X)
     assert np.shares_memory(as_vectors(given, 6), given.numpy())

@@ -113,6 +113,21 @@ def test_forget_gives_a_receipt_and_leaves_nothing(letters, tmp_path):
     assert letters.count_documents() == 0
 
 
+def test_a_receipt_states_other_places(letters):
+    filters = {"field": "meta.n", "operator": ">=", "value": 27}
+    for one in ({"document_ids": ["02"]}, {"subject": "person 1"}, {"filters": filters}):
+        receipt = letters.forget(**one, elsewhere={"cache": 3, "chat-history": None})
+        assert receipt["asked"]["elsewhere"] == [
+            {"place": "cache", "erased": 3},
+            {"place": "chat-history", "erased": None},
+        ]
+        assert receipt.records > 0
+    count = letters.count_documents()
+    with pytest.raises(ParameterError, match="elsewhere"):
+        letters.forget(subject="person 2", elsewhere={"A place": 3})
+    assert letters.count_documents() == count
+
+
 def test_an_update_changes_the_subject(letters):
     assert letters.update_by_filter({"field": "meta.n", "operator": "==", "value": 4}, {"author": "someone else"}) == 1
     assert letters.store.get(["04"])[0].subject == "someone else"

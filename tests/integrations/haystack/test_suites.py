@@ -89,6 +89,10 @@ class TestAsync(
             await document_store.write_documents_async([document])
 
 
+class TestServedAsync(Served, TestAsync):
+    """All of it again."""
+
+
 def test_nothing_of_the_suites_is_left_out():
     for ours, theirs in ((TestSync, suites), (TestAsync, async_suites)):
         known = {

@@ -100,6 +100,22 @@ def test_forget_gives_a_receipt_and_leaves_nothing(letters, folder):
     assert (letters.store.count(), letters.last_receipt.records) == (0, 17)
 
 
+def test_a_receipt_states_other_places(letters):
+    asked = [{"ids": ["5"]}, {"subject": "person 1"}, {"filter": {"n": {"$lt": 3}}}]
+    for one in asked:
+        receipt = letters.forget(**one, elsewhere={"record-manager": 3, "chat-history": None})
+        assert receipt["asked"]["elsewhere"] == [
+            {"place": "chat-history", "erased": None},
+            {"place": "record-manager", "erased": 3},
+        ]
+        assert receipt.records > 0
+    count = letters.store.count()
+    for one in asked:
+        with pytest.raises(ParameterError, match="elsewhere"):
+            letters.forget(**one, elsewhere={"A place": 3})
+    assert letters.store.count() == count
+
+
 def test_embeddings_from_elsewhere(letters):
     vectors = EMBEDDING.embed_documents(["x", "y"])
     assert letters.add_embeddings(list(zip("xy", vectors, strict=True)), [{"n": 1}] * 2, ids=["x", "y"]) == ["x", "y"]

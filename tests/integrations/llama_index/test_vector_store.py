@@ -247,6 +247,32 @@ def test_forget_by_anything(nodes, folder):
             nodes.forget(**asked)
 
 
+def test_a_receipt_states_other_places(nodes):
+    filters = MetadataFilters.from_dicts([{"key": "n", "value": 25, "operator": ">="}])
+    asked = [{"node_ids": "node-00"}, {"ref_doc_id": "book 1"}, {"filters": filters}, {"subject": "person 0"}]
+    for one in asked:
+        receipt = nodes.forget(**one, elsewhere={"docstore": 3, "cache": None})
+        assert receipt["asked"]["elsewhere"] == [
+            {"place": "cache", "erased": None},
+            {"place": "docstore", "erased": 3},
+        ]
+        assert receipt.records > 0
+
+
+def test_a_place_that_is_refused_leaves_the_neighbours_as_they_are(tmp_path, store):
+    made = LethevecVectorStore(store)
+    one, other = TextNode(text="one", id_="one"), TextNode(text="other", id_="other")
+    for node, vector in ((one, VECTORS[0]), (other, VECTORS[1])):
+        node.embedding = vector.tolist()
+    one.relationships[NodeRelationship.NEXT] = other.as_related_node_info()
+    made.add([one, other])
+    before = store.digest()
+    with pytest.raises(ParameterError, match="elsewhere"):
+        made.forget("other", elsewhere={"A place": 3})
+    assert store.digest() == before
+    assert made.get_nodes(["one"])[0].next_node.node_id == "other"
+
+
 def test_an_index_of_llama_index(store, folder):
     made = LethevecVectorStore(store)
     documents = [Document(text=f"the private page number {n}", id_=f"page {n}") for n in range(4)]
