@@ -33,7 +33,7 @@ class Lab:
     def restart(self, db: ClusterDatabase, name: str) -> None:
         self.net.start_member(db.driver.epoch.members[name])
 
-    def wait_live(self, db: ClusterDatabase, seconds: float = 20.0) -> None:
+    def wait_live(self, db: ClusterDatabase, seconds: float = 60.0) -> None:
         until(lambda: db.driver.refresh() or not db.driver.epoch.in_state("away", "joining"), seconds)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Lab:
         self.one.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass in time"

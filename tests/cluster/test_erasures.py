@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
+import threading
 
 import pytest
 
 from lethevec.cluster import ClusterReceipt, verify, verify_part
-from lethevec.errors import ErasureIncompleteError, ParameterError, ReceiptError, UnknownIdError
+from lethevec.errors import (
+    ErasureIncompleteError,
+    ParameterError,
+    ReceiptError,
+    ServerError,
+    UnavailableError,
+    UnknownIdError,
+)
 from tests.cluster.conftest import people, same_answers, until
 
 
@@ -174,3 +183,187 @@ def test_what_an_update_replaced_is_erased_in_every_member(lab, db):
     lab.wait_live(db)
     assert db.receipts()[-1].kind == "rectification"
     assert collection.get(2)[0].payload is None
+
+
+def digests_of(db):
+    """The digests of the members of each shard: replicas are equal if there is one."""
+    found: dict[int, set[str]] = {}
+    for entry in db.status()["members"]:
+        found.setdefault(entry["shard"], set()).add(str(entry["digests"]))
+    return list(found.values())
+
+
+def test_a_member_that_cannot_finish_is_set_away_and_erases_nothing_that_was_added_since(lab, db, monkeypatch):
+    def in_the_way(*args, **options):
+        raise ErasureIncompleteError("a reader is in the way")
+
+    monkeypatch.setattr(lab.net.ends["s0-1"]._db, "forget", in_the_way)
+    with pytest.raises(ErasureIncompleteError) as caught:
+        db.forget(subject="person-1")
+    assert caught.value.members == ("s0-1",)
+    assert db.driver.epoch.members["s0-1"].state == "away"
+    lab.one.forget(subject="person-1")
+    ids = list(range(1000, 1020))
+    for place in (db, lab.one):
+        place.collection("people").add(people(20)["vectors"], ids, subjects="person-1")
+    monkeypatch.undo()
+    db.complete_erasures(timeout=20)
+    lab.wait_live(db)
+    assert all(len(digests) == 1 for digests in digests_of(db))
+    for name in (None, "s0-2", "s1-2"):
+        if name is not None:
+            lab.net.kill(name)
+        same_answers(db.collection("people"), lab.one.collection("people"), people(5)["vectors"])
+    (receipt,) = db.receipts()
+    assert set(receipt.members.values()) == {"erased"}
+
+
+def test_the_last_member_of_a_shard_finishes_by_itself_and_keeps_what_was_added_since(make_lab):
+    """Somebody reads an old state of its file: the records are hidden, and their bytes still there."""
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    given = people(60)
+    for place in (db, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**given)
+    collection = db.collection("people")
+    count = collection.count(subject="person-1")
+    readers = []
+    for path in (lab.net.folder / "a" / "s0-1" / "records").rglob("*.lethe"):
+        readers.append(sqlite3.connect(path))
+        readers[-1].execute("BEGIN")
+        readers[-1].execute("SELECT count(*) FROM sqlite_master").fetchone()
+    assert readers
+    with pytest.raises(ErasureIncompleteError) as caught:
+        db.forget(subject="person-1", timeout=0.3)
+    assert caught.value.members == ("s0-1",)
+    assert collection.count(subject="person-1") == 0
+    lab.one.forget(subject="person-1")
+    for place in (db, lab.one):
+        place.collection("people").add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+    assert db.pending_erasures() == 1
+    for reader in readers:
+        reader.close()
+    until(lambda: db.pending_erasures() == 0)  # nobody calls complete_erasures
+    same_answers(collection, lab.one.collection("people"), people(5)["vectors"])
+    (receipt,) = db.receipts()
+    assert receipt.records == count
+    assert verify(receipt, key=db.public_key())
+
+
+def test_nothing_is_written_to_a_shard_whose_last_member_may_not_have_erased(make_lab):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    for place in (db, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**people(60))
+    lab.net.cut("driver", "s0-1")
+    lab.net.cut("registry", "s0-1")
+    with pytest.raises(ErasureIncompleteError):
+        db.forget(subject="person-1")
+    lab.net.cut("driver", "s0-1", back=True)  # it takes writes, and does not know of the erasure
+
+    def add(place):
+        place.collection("people").upsert(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+
+    with pytest.raises(UnavailableError, match="nothing was written"):
+        add(db)
+    lab.net.cut("registry", "s0-1", back=True)
+    lab.one.forget(subject="person-1")
+    for place in (db, lab.one):
+        add(place)
+    until(lambda: db.pending_erasures() == 0)
+    same_answers(db.collection("people"), lab.one.collection("people"), people(5)["vectors"])
+
+
+def in_a_thread(call):
+    """Whether a call has returned within so many seconds, and what it raised."""
+    raised, done = [], threading.Event()
+
+    def run():
+        try:
+            call()
+        except Exception as error:
+            raised.append(error)
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    return raised, done
+
+
+def test_members_that_hang_share_the_time_that_an_erasure_is_given(lab, db, monkeypatch):
+    go_on = threading.Event()
+    for name in ("s0-1", "s1-1"):
+        real = lab.net.ends[name]._db.forget
+
+        def hang(*args, real=real, **options):
+            go_on.wait(300)
+            return real(*args, **options)
+
+        monkeypatch.setattr(lab.net.ends[name]._db, "forget", hang)
+    db.driver.timeout = 60.0
+    raised, done = in_a_thread(lambda: db.forget(subject="person-1", timeout=0.2))
+    try:
+        assert done.wait(40)  # each of the two has less than the driver's own time
+        assert raised[0].members == ("s0-1", "s1-1")
+        assert db.collection("people").count(subject="person-1") == 0
+    finally:
+        db.driver.timeout = 20.0
+        go_on.set()
+    lab.wait_live(db)
+    assert db.pending_erasures() == 0
+    assert all(len(digests) == 1 for digests in digests_of(db))
+
+
+def test_who_hangs_and_has_no_lease_is_not_waited_for(lab, db, monkeypatch):
+    go_on = threading.Event()
+    member = lab.net.ends["s0-1"]
+    real = member._db.forget
+
+    def hang(*args, **options):
+        lab.net.cut("registry", "s0-1")
+        go_on.wait(300)
+        return real(*args, **options)
+
+    monkeypatch.setattr(member._db, "forget", hang)
+    db.driver.timeout = 3600.0
+    raised, done = in_a_thread(lambda: db.forget(subject="person-1"))
+    try:
+        assert done.wait(60)
+        assert raised[0].members == ("s0-1",)
+    finally:
+        db.driver.timeout = 20.0
+        go_on.set()
+        lab.net.cuts.clear()
+    lab.wait_live(db)
+    assert db.pending_erasures() == 0
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_registry_that_dies_while_it_begins_an_erasure_changes_the_epoch_later(lab, db, monkeypatch, again):
+    """The erasure is kept, the epoch is not in force yet."""
+    driver, registry = db.driver, lab.net.ends["registry"]
+    entry, tag = driver.epoch.find("people"), driver.audit.tag_subject("person-1")
+    asked = {"by": "drop", "subject": None, "collection": entry.id, "ids": []}
+    wanted = {"collection": entry.id, "ids": [], "subject": None, "drop": True}
+    about = {"kind": "drop", "asked": asked, "wanted": wanted, "token": "t", "block": tag}
+
+    def dies(*args, **options):
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(registry, "_change", dies)
+    with driver.writing(driver.epoch.shards()):
+        with pytest.raises(ServerError):
+            driver.registry("begin", about)
+        monkeypatch.undo()
+        if again:  # the same process is asked once more
+            assert driver.registry("begin", about)["number"] == 1
+        else:  # another one takes up what was kept
+            lab.net.kill("registry")
+            lab.net.start_registry()
+            driver.refresh()
+        assert driver.epoch.erasures == 1
+        assert driver.epoch.find("people") is None
+        assert tag in driver.epoch.blocks
+    db.complete_erasures(timeout=20)
+    assert [receipt.kind for receipt in db.receipts()] == ["drop"]
+    assert db.collections() == []
+    assert db.is_blocked("person-1")

@@ -89,7 +89,7 @@ def test_nothing_is_written_for_somebody_who_is_blocked(lab, db):
 
 def test_what_is_due_and_under_hold_is_not_erased(lab, db):
     collection = db.collection("people")
-    soon = datetime.now(timezone.utc) + timedelta(milliseconds=300)
+    soon = datetime.now(timezone.utc) + timedelta(seconds=4)
     collection.add(np.ones((2, 8)), ["held", "free"], subjects=["kept", "other"], expires=[soon, soon])
     db.hold("kept", "case 7")
     until(lambda: collection.expired() == 2)

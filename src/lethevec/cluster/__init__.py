@@ -56,7 +56,8 @@ def connect(
 
     One driver writes; others are opened with `read_only`. A writer that died holds its term for `term` seconds, and
     `takeover` does not wait. `lease` is how many seconds a member that is cut off may still answer: a write or an
-    erasure without it takes as long.
+    erasure without it takes as long, and some seconds more if it hangs. `timeout` is how long a call waits for members
+    that take too long, all of them together.
     """
     from .engine import RayLauncher, RayTransport, ray_module
     from .sealing import Secret

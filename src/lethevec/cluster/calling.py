@@ -161,6 +161,11 @@ class Caller:
         with self._lock:
             self._sessions.clear()
 
+    def knows(self, target: str) -> bool:
+        """Whether there is a session with an end."""
+        with self._lock:
+            return target in self._sessions
+
     def session(self, target: str, timeout: float | None = None) -> Session:
         """The session with an end, a new one if there is none or it is old."""
         with self._lock:

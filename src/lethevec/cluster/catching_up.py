@@ -13,7 +13,7 @@ from .calling import RefusalError, UnreachableError
 from .driver import Driver
 from .messages import Message
 
-__all__ = ["bring_back", "compare_replicas", "copy_buckets", "run_pending", "same"]
+__all__ = ["bring_back", "compare_replicas", "copy_buckets", "same"]
 
 _LONG = 3600.0  # seconds that copying a shard may take
 
@@ -28,14 +28,14 @@ def bring_back(driver: Driver, name: str) -> bool:
     try:
         incarnation = state_of(driver, name)["incarnation"]
         shard = driver.epoch.members[name].shard
-        run_pending(driver, name)
+        driver.run_pending(name, _LONG)
         tell(driver, name)
         with_others = driver.epoch.of_shard(shard, "live")
         owned = [bucket for bucket, owner in enumerate(driver.epoch.buckets) if owner == shard]
         if with_others and not same(driver, with_others[0].name, name):
             copy_buckets(driver, with_others[0].name, name, owned)
         with driver.writing(driver.epoch.shards()):
-            run_pending(driver, name)
+            driver.run_pending(name, _LONG)
             tell(driver, name)
             others = driver.epoch.of_shard(shard, "live")
             if others:
@@ -57,14 +57,6 @@ def bring_back(driver: Driver, name: str) -> bool:
 def tell(driver: Driver, name: str) -> None:
     """See to it that a member knows the epoch that this driver knows."""
     driver.caller.call(name, "epoch", {"epoch": driver.epoch.to_dict()}, timeout=5.0)
-
-
-def run_pending(driver: Driver, name: str) -> None:
-    """Let a member run the erasures that wait for it."""
-    pending = driver.registry("pending", {"member": name})["pending"]
-    if pending:
-        driver.caller.call(name, "run", {"pending": pending}, timeout=_LONG)
-        driver.caller.forget_keys()
 
 
 def same(driver: Driver, one: str, other: str) -> bool:

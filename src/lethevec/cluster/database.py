@@ -73,8 +73,8 @@ class ClusterDatabase:
                 driver.launcher.start_member(member)
         self._admit_new()
         with driver.writing(driver.epoch.shards()):
+            erasing.take_up(driver)
             catching_up.compare_replicas(driver)
-            erasing.complete(driver)
 
     def _admit_new(self) -> None:
         """Members of a new cluster hold nothing yet, and there is nothing to compare them with."""
@@ -109,6 +109,8 @@ class ClusterDatabase:
         while not self._stop.wait(0.5):
             with suppress(LethevecError, RefusalError, UnreachableError):
                 self.bring_back()
+            with suppress(LethevecError, RefusalError, UnreachableError):
+                erasing.complete(self._driver)
 
     # --- What it is --------------------------------------------------------------------------------------------------
 

@@ -9,16 +9,26 @@ where another does not, is taken out before the write is acknowledged.
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol
 
 from .._forgetting.keys import AuditKey
-from ..errors import InputError, LethevecError, ServerError, StoreLockedError, UnavailableError, UnsupportedError
+from ..errors import (
+    ErasureIncompleteError,
+    InputError,
+    LethevecError,
+    ServerError,
+    StoreLockedError,
+    UnavailableError,
+    UnsupportedError,
+)
 from .buckets import bucket_of
 from .calling import Caller, Pending, RefusalError, UnreachableError
 from .epoch import Epoch, MemberEntry
@@ -33,6 +43,9 @@ _FIRST_HEDGE = 0.05  # while it is not known how fast a member is
 _KNOWN = 8  # times after which it is
 _REST = 1.0  # seconds that a member is left alone after it did not answer
 _SHORT = 1.5  # seconds for a new session with a member that may be gone
+_GREETING = 3.0  # the same where a change depends on it
+_LOOK = 1.0  # seconds between two looks at the leases of members that do not answer a change
+_LOOKS = 3  # so many times without a lease, and a member is not waited for
 
 _Work = tuple[str, int]  # a question, and how large it is: the bits of its number of queries
 _Key = tuple[int, int]  # a shard, and a part of the question
@@ -82,6 +95,7 @@ class Driver:
         self.audit = AuditKey(joined["audit"]["id"], bytes.fromhex(joined["audit"]["key"]))
         self.public_key = bytes.fromhex(joined["public_key"])
         self._beat = float(joined["term_seconds"]) / 5
+        self.unsure: set[str] = set()  # live members that may hold what they were to erase: the last of their shards
         self._epoch_lock = threading.Lock()
         self._locks: dict[int, threading.RLock] = {}
         self._locks_lock = threading.Lock()
@@ -384,6 +398,7 @@ class Driver:
         A part is carried out by every live member, or by none that answers afterwards.
         """
         self.counts["writes"] += 1
+        self.settle(parts)
         failed: list[str] = []
         refused: LethevecError | None = None
         lost: list[int] = []
@@ -391,6 +406,7 @@ class Driver:
             op,
             {member.name: part for shard, part in parts.items() for member in self.epoch.of_shard(shard, "live")},
             timeout,
+            watch=True,
         )
         for shard in parts:
             names = [member.name for member in self.epoch.of_shard(shard, "live") if member.name in outcomes]
@@ -417,25 +433,68 @@ class Driver:
                 "carried out is not known"
             )
 
+    def settle(self, shards: Iterable[int]) -> None:
+        """See to it that live members of these shards have erased what they were to. The caller holds the turns.
+
+        What is written before a member erases could be of the same subject, and would go with it.
+        """
+        wanted = set(shards)
+        for name in sorted(self.unsure):
+            member = self.epoch.members.get(name)
+            if member is None or member.state != "live":
+                self.unsure.discard(name)
+            elif member.shard in wanted:
+                try:
+                    self.run_pending(name)
+                except ErasureIncompleteError:
+                    pass  # nothing of it is in an answer, and it is not looked for again
+                except (UnreachableError, RefusalError, LethevecError):
+                    raise UnavailableError(
+                        f"cluster: expected {name} to erase what it was asked to before anything is written to shard "
+                        f"{member.shard}, got no answer; nothing was written"
+                    ) from None
+                self.unsure.discard(name)
+
+    def run_pending(self, name: str, timeout: float | None = None) -> None:
+        """Let a member run the erasures that wait for it. `ErasureIncompleteError`: bytes are still in a file."""
+        pending = self.registry("pending", {"member": name})["pending"]
+        if pending:
+            try:
+                self.caller.call(
+                    name, "run", {"pending": pending}, timeout=self.timeout if timeout is None else timeout
+                )
+            finally:
+                self.caller.forget_keys()
+
     def send(
-        self, op: str, parts: Mapping[str, Message], timeout: float | None = None
+        self, op: str, parts: Mapping[str, Message], timeout: float | None = None, *, watch: bool = False
     ) -> dict[str, Message | Exception]:
-        """Send changes to members by name; the answer or what went wrong, for each."""
-        seconds = self.timeout if timeout is None else timeout
+        """Send changes to members by name; the answer or what went wrong, for each.
+
+        The time is that of all together. With `watch`, who has no lease any more is not waited for.
+        """
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         outcomes: dict[str, Message | Exception] = {}
         left = dict(parts)
         for attempt in range(6):
+            outcomes.update(self._greet(left, deadline))
             pending: dict[str, Pending] = {}
             head = {"term": self.term, "version": self.epoch.version}
             for name, part in left.items():
-                try:
-                    pending[name] = self.caller.start(name, op, {**part.head, **head}, part.arrays, min(seconds, 5.0))
-                except (UnreachableError, ServerError) as error:
-                    outcomes[name] = error
+                if not isinstance(outcomes.get(name), UnreachableError | ServerError):
+                    try:
+                        full = {**part.head, **head}
+                        pending[name] = self.caller.start(name, op, full, part.arrays, _left(deadline, _GREETING))
+                    except (UnreachableError, ServerError) as error:
+                        outcomes[name] = error
+            silent = self._wait_for(pending, deadline) if watch else set[str]()
             again: dict[str, Message] = {}
             for name, one in pending.items():
+                if name in silent:
+                    outcomes[name] = UnreachableError(f"{name}: it did not answer, and has no lease")
+                    continue
                 try:
-                    outcomes[name] = self.caller.finish(one, seconds)
+                    outcomes[name] = self.caller.finish(one, _left(deadline))
                 except RefusalError as error:
                     self._expect_term(error)
                     outcomes[name] = error
@@ -449,12 +508,53 @@ class Driver:
             self.refresh()
             for name in again:
                 with suppress(UnreachableError, RefusalError, LethevecError):
-                    self.caller.call(name, "epoch", {"epoch": self.epoch.to_dict()}, timeout=5.0)
+                    self.caller.call(name, "epoch", {"epoch": self.epoch.to_dict()}, timeout=_left(deadline, 5.0))
             left = again
         return outcomes
 
-    def set_away(self, names: Sequence[str], *, fence: bool = False) -> None:
-        """Set members away; when this returns, nothing that they hold is in any answer."""
-        if names:
-            self.counts["set_away"] += len(names)
-            self.registry("away", {"members": list(names), "fence": fence})
+    def _greet(self, names: Iterable[str], deadline: float) -> dict[str, Exception]:
+        """Sessions with members that have none, all begun at the same time; what went wrong."""
+
+        def greet(name: str) -> Exception | None:
+            try:
+                self.caller.session(name, _left(deadline, _GREETING))
+            except (UnreachableError, ServerError) as error:
+                return error
+            return None
+
+        new = [name for name in names if not self.caller.knows(name)]
+        if len(new) < 2:
+            return {}
+        with ThreadPoolExecutor(min(len(new), 32)) as pool:
+            return {name: error for name, error in zip(new, pool.map(greet, new), strict=True) if error is not None}
+
+    def _wait_for(self, pending: Mapping[str, Pending], deadline: float) -> set[str]:
+        """Wait until everybody has answered who has a lease, or the time is over; who has neither."""
+        left = {one.handle: name for name, one in pending.items()}
+        without: Counter[str] = Counter()
+        look = time.monotonic() + _LOOK
+        while left and time.monotonic() < deadline:
+            ready = self.caller.transport.wait(list(left), _left(min(look, deadline)))
+            for handle in ready:
+                del left[handle]
+            if not ready and time.monotonic() >= look:
+                look = time.monotonic() + _LOOK
+                with suppress(UnavailableError, RefusalError, LethevecError):
+                    leases = self._registry("status", {}, _LOOK)["leases"]
+                    without.update(name for name in left.values() if leases.get(name, 1.0) <= 0)
+                left = {handle: name for handle, name in left.items() if without[name] < _LOOKS}
+        return {name for name, count in without.items() if count >= _LOOKS}
+
+    def set_away(self, names: Sequence[str], *, fence: bool = False) -> list[str]:
+        """Set members away; when this returns, nothing that they hold is in any answer. The last of a shard stays
+        live: which did."""
+        if not names:
+            return []
+        self.counts["set_away"] += len(names)
+        kept: list[str] = self.registry("away", {"members": list(names), "fence": fence})["kept"]
+        return kept
+
+
+def _left(deadline: float, most: float = math.inf) -> float:
+    """The seconds until then, and a moment in any case: an answer may be there already."""
+    return max(0.05, min(most, deadline - time.monotonic()))

@@ -2,7 +2,8 @@
 
 1. The registry notes what is to be erased, as tags, and gives it a number. From here on it will be completed.
 2. Every live member erases, searches its files and signs, all at the same time.
-3. Who does not answer is taken out: nothing that it holds is in an answer from then on. It erases before it comes back.
+3. Who does not answer, or cannot finish, is taken out: nothing that it holds is in an answer from then on. It erases
+   before it is let back, and is compared with the others.
 4. The registry takes the receipts. With the last one it signs the combined receipt.
 
 The turns of all shards are held, so nothing is written meanwhile. All sessions end: what passed through Ray before is
@@ -12,8 +13,8 @@ sealed under keys that nobody has any more.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ErasureIncompleteError, LethevecError
@@ -22,7 +23,10 @@ from .driver import Driver
 from .messages import Message
 from .receipts import ClusterEntry, ClusterReceipt, read_cluster_receipt
 
-__all__ = ["chain", "complete", "erase", "receipts", "waiting_for"]
+__all__ = ["chain", "complete", "erase", "receipts", "take_up", "waiting_for"]
+
+_ANSWER = 5.0  # seconds more than a member is given to erase, for the rest of its work and for its answer
+_STARTING = 5.0  # seconds that members have to start in before they are taken out
 
 
 def erase(
@@ -40,6 +44,8 @@ def erase(
     driver.require_writer()
     driver.counts["erasures"] += 1
     with driver.writing(driver.epoch.shards()):
+        if not isinstance(part, Message):  # it writes as well
+            driver.settle(part)
         token = secrets.token_hex(16)
         about = {"kind": kind, "asked": asked, "wanted": wanted, "token": token, "block": block}
         begun = driver.registry("begin", about)
@@ -49,18 +55,18 @@ def erase(
         for member in live:
             one = part if isinstance(part, Message) else part[member.shard]
             parts[member.name] = Message({**one.head, "number": number}, one.arrays)
-        outcomes = driver.send("erase", parts, None if timeout is None else max(timeout + 30.0, driver.timeout))
+        outcomes = driver.send("erase", parts, None if timeout is None else timeout + _ANSWER, watch=True)
         driver.caller.forget_keys()
-        silent, receipt = [], None
+        silent, hidden, receipt = list[str](), list[str](), None
         for name, outcome in outcomes.items():
             if isinstance(outcome, Message):
                 told = {"number": number, "member": name, "receipts": outcome.head["receipts"]}
                 signed = driver.registry("erased", told)["receipt"]
                 receipt = ClusterReceipt(signed) if signed is not None else receipt
-            elif not isinstance(outcome, ErasureIncompleteError):
-                silent.append(name)  # such an error means: hidden and on record, and bytes are still in a file
-        if silent:
-            driver.set_away(silent, fence=True)
+            else:
+                # Such an error means: hidden and on record, and bytes are still in a file.
+                (hidden if isinstance(outcome, ErasureIncompleteError) else silent).append(name)
+        set_aside(driver, hidden, silent)
         if receipt is None:
             # A member that was away may have handed its part in meanwhile, as the last.
             receipt = next((one for one in receipts(driver) if one.number == number), None)
@@ -74,6 +80,13 @@ def erase(
             number=number,
         )
     return receipt
+
+
+def set_aside(driver: Driver, hidden: Sequence[str], silent: Sequence[str]) -> None:
+    """Set members away that have not erased. The last one of a shard stays live: if nobody knows what it did, it
+    answers nothing and nothing is written to it before it has erased."""
+    driver.unsure.update(driver.set_away(silent, fence=True))
+    driver.set_away(hidden)
 
 
 def receipts(driver: Driver) -> list[ClusterReceipt]:
@@ -92,13 +105,37 @@ def waiting_for(driver: Driver) -> dict[int, tuple[str, ...]]:
     return {int(one["number"]): tuple(one["members"]) for one in found}
 
 
-def complete(driver: Driver) -> None:
-    """Let live members that have not finished an erasure finish it: one that a driver's death has cut off, say."""
+def complete(driver: Driver) -> tuple[list[str], list[str]]:
+    """Let live members that have not finished an erasure finish it: one that a driver's death has cut off, say.
+
+    Who has hidden the records and cannot finish, and who may still hold them. The turns are held: an erasure that is
+    being carried out waits for live members as well, and may have something to write to them.
+    """
+    hidden, silent = list[str](), list[str]()
+    if not _live_and_waiting(driver):
+        return hidden, silent
+    with driver.writing(driver.epoch.shards()):
+        for name in _live_and_waiting(driver):
+            try:
+                driver.run_pending(name)
+            except ErasureIncompleteError:
+                hidden.append(name)
+            except (UnreachableError, RefusalError, LethevecError):
+                silent.append(name)
+    return hidden, silent
+
+
+def _live_and_waiting(driver: Driver) -> list[str]:
+    """The live members that an erasure waits for."""
     names = {name for members in waiting_for(driver).values() for name in members}
-    for member in driver.epoch.in_state("live"):
-        if member.name not in names:
-            continue
-        pending = driver.registry("pending", {"member": member.name})["pending"]
-        with suppress(UnreachableError, RefusalError, LethevecError):
-            driver.caller.call(member.name, "run", {"pending": pending}, timeout=driver.timeout)
-    driver.caller.forget_keys()
+    return [member.name for member in driver.epoch.in_state("live") if member.name in names]
+
+
+def take_up(driver: Driver) -> None:
+    """What an earlier driver has left: as `complete`, and who cannot is taken out. Members may just be starting."""
+    deadline = time.monotonic() + min(driver.timeout, _STARTING)
+    hidden, silent = complete(driver)
+    while silent and time.monotonic() < deadline:
+        time.sleep(0.1)
+        hidden, silent = complete(driver)
+    set_aside(driver, hidden, silent)

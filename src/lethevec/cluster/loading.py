@@ -75,6 +75,7 @@ def load_files(
     mark = "load-" + hashlib.blake2b(named.encode(), digest_size=12).hexdigest()
     total = 0
     with driver.writing(driver.epoch.shards()):
+        driver.settle(driver.epoch.shards())
         done = set(driver.registry("mark", {"name": mark})["value"] or [])
         for _ in range(_ROUNDS):
             left = [place for place in range(len(pieces)) if place not in done]

@@ -25,9 +25,15 @@ class LocalNetwork:
     """Ends by name, and who can reach whom. `launch` is what a driver makes members with."""
 
     def __init__(
-        self, folder: Path, *, disks: Sequence[str] = ("a", "b", "c"), lease: float = 0.6, term: float = 1.0
+        self,
+        folder: Path,
+        *,
+        disks: Sequence[str] = ("a", "b", "c"),
+        lease: float = 0.6,
+        term: float = 1.0,
+        drills: bool = False,
     ) -> None:
-        """Nothing runs yet."""
+        """Nothing runs yet. With `drills`, members can be told to be slow."""
         self.folder = folder
         self.cluster = "local"
         self.secret = Secret.create(folder / "cluster.secret")
@@ -37,6 +43,7 @@ class LocalNetwork:
         self._disks = list(disks)
         self._lease = lease
         self._term = term
+        self._drills = drills
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="local")
         self._lock = threading.Lock()
 
@@ -67,6 +74,7 @@ class LocalNetwork:
                 LocalTransport(self, entry.name),
                 self.secret,
                 beat=self._lease / 5,
+                drills=self._drills,
             )
             self.ends[entry.name] = member
         member.start()

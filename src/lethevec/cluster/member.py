@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from .._forgetting.receipts import Receipt
 from .._forgetting.records import canonical_json, encode_record
 from .._record import Record
 from .._store.survey import STEPS
-from ..errors import FormatError, KeysError, LethevecError, UnknownIdError
+from ..errors import ErasureIncompleteError, FormatError, KeysError, LethevecError, UnknownIdError
 from .buckets import bucket_of
 from .calling import Caller, Endpoint, Operation, RefusalError, Transport, UnreachableError
 from .epoch import CollectionEntry, Epoch
@@ -44,6 +45,7 @@ from .wiping import scrub_small_arrays
 __all__ = ["Member"]
 
 _PART = 2000  # records that are read, hashed or sent at a time
+_SOON = 0.2  # seconds that an erasure which could not end is given each time
 
 
 class Member:
@@ -59,8 +61,12 @@ class Member:
         *,
         beat: float = 0.7,
         clock: Callable[[], float] = time.monotonic,
+        drills: bool = False,
     ) -> None:
-        """Open the folder; `start` makes it take part. `beat` is the time between two renewals of its lease."""
+        """Open the folder; `start` makes it take part. `beat` is the time between two renewals of its lease.
+
+        With `drills` it can be told to be slow.
+        """
         self._name = name
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,8 +127,9 @@ class Member:
             "fetch": self._fetch,
             "bucket-sums": self._bucket_sums,
             "verify": self._verify,
-            "slow": self._slow,
         }
+        if drills:
+            free["slow"] = self._slow
         operations: dict[str, Operation] = dict(free)
         operations.update({op: self._question(one) for op, one in questions.items()})
         operations.update({op: self._write(one) for op, one in writes.items()})
@@ -221,7 +228,7 @@ class Member:
     def _question(self, operation: Operation) -> Operation:
         def guarded(head: dict[str, Any], arrays: list[Array]) -> Message | dict[str, Any]:
             if self._delay:
-                time.sleep(self._delay)
+                self._stop.wait(self._delay)
             self._may_answer(head)
             answer = operation(head, arrays)
             self._may_answer(head)  # what was true when it began must be true when it ends
@@ -232,7 +239,7 @@ class Member:
     def _write(self, operation: Operation) -> Operation:
         def guarded(head: dict[str, Any], arrays: list[Array]) -> Message | dict[str, Any]:
             if self._delay:
-                time.sleep(self._delay)
+                self._stop.wait(self._delay)
             if head.get("term") != self.epoch.term:
                 raise RefusalError("term", term=self.epoch.term)
             self._same_version(head)
@@ -466,9 +473,13 @@ class Member:
             return self._carry_out(head, arrays)
 
         with self._changing:
-            receipts = self._ledger.run(int(head["number"]), self._chain, erase)
+            receipts = self._ledger.run(int(head["number"]), self._chain, erase, self._complete)
         self._forget_keys()
         return {"receipts": receipts}
+
+    def _complete(self) -> None:
+        """Finish what the folder has hidden and not erased yet. Nobody waits for long: it is asked for again."""
+        self._db.complete_erasures(timeout=_SOON)
 
     def _chain(self) -> list[Receipt]:
         return self._db.receipts(all_kinds=True)
@@ -535,24 +546,47 @@ class Member:
         return {}
 
     def _erase_pending(self, pending: Iterable[Mapping[str, Any]]) -> None:
-        """By tags: what is to be erased was noted without naming it. Each is handed in when it is done."""
+        """By tags: what is to be erased was noted without naming it. Each is handed in when it is done.
+
+        All are begun, whatever keeps one from its end: when `ErasureIncompleteError` comes, none of these records is in
+        an answer.
+        """
+        if self._audit is None:
+            raise RefusalError("joining")
+        incomplete: ErasureIncompleteError | None = None
         for one in sorted(pending, key=lambda erasure: int(erasure["number"])):
             number, wanted = int(one["number"]), one["wanted"]
 
             def erase(wanted: Mapping[str, Any] = wanted) -> list[Receipt]:
                 return self._erase_tagged(wanted)
 
-            with self._changing:
-                receipts = self._ledger.run(number, self._chain, erase)
-            self._forget_keys()
+            try:
+                with self._changing:
+                    receipts = self._ledger.run(number, self._chain, erase, self._complete)
+            except ErasureIncompleteError as error:
+                incomplete = error
+                continue
+            finally:
+                self._forget_keys()
             self._caller.call(
                 REGISTRY, "erased", {"number": number, "member": self._name, "receipts": receipts}, timeout=30.0
             )
+        if incomplete is not None:
+            raise incomplete
 
     def _erase_tagged(self, wanted: Mapping[str, Any]) -> list[Receipt]:
         """Erase every record whose id or subject has one of the tags."""
         assert self._audit is not None
-        audit, made = self._audit, []
+        audit, made = self._audit, list[Receipt]()
+        incomplete: list[ErasureIncompleteError] = []
+
+        def erase(forget: Callable[[], Receipt]) -> None:
+            """The next one is begun as well where this one cannot end."""
+            try:
+                made.append(forget())
+            except ErasureIncompleteError as error:
+                incomplete.append(error)
+
         # What has expired is in no list that could be compared with tags, and may be among it.
         self._db.expire_except(self._is_held)
         wanted_ids, subject, collection = set(wanted["ids"]), wanted["subject"], wanted["collection"]
@@ -569,14 +603,16 @@ class Member:
             for name in self._db.subjects():
                 if audit.tag_subject(name) == subject:
                     if collection is None:
-                        made.append(self._db.forget(subject=name, ignore_unknown=True))
+                        erase(partial(self._db.forget, subject=name, ignore_unknown=True))
                     elif collection in self._db:
-                        made.append(self._db.collection(collection).forget(subject=name, ignore_unknown=True))
+                        erase(partial(self._db.collection(collection).forget, subject=name, ignore_unknown=True))
         if wanted_ids and collection in self._db:
             store = self._db.collection(collection)
             found = [id for id in store.ids() if audit.tag_id(id) in wanted_ids]
             if found:
-                made.append(store.forget(found, ignore_unknown=True))
+                erase(partial(store.forget, found, ignore_unknown=True))
+        if incomplete:
+            raise incomplete[0]
         return made or [self._nothing({})]
 
     def _verify(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def simulate(
 
 def erasure_seconds(each: float, members: int, *, spread: float = 0.3, lease: float = 3.0, away: bool = False) -> float:
     """About how long `forget` takes: the slowest of so many members, whose times spread by a factor, and if one is away
-    also its lease, after which the call says that it is incomplete."""
+    also its lease, after which the call says that it is incomplete. A process that hangs is found out later than
+    one that is gone: some 5 seconds more."""
     slowest = each * math.exp(spread * math.sqrt(2 * math.log(max(2, members))))
     return slowest + (lease if away else 0.0)
 

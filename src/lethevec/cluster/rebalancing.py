@@ -86,9 +86,12 @@ def _move(driver: Driver, buckets: list[int], source: int, target: int) -> int:
         raise UnavailableError(f"cluster: expected a live member of shard {source}, got none")
     giver = givers[0].name
     copied = 0
+    with driver.writing(driver.epoch.shards()):
+        driver.settle([source, target])
     for member in driver.epoch.of_shard(target, "live"):
         copied += copy_buckets(driver, giver, member.name, buckets)
     with driver.writing(driver.epoch.shards()):
+        driver.settle([source, target])
         takers = driver.epoch.of_shard(target, "live")
         for member in takers:
             copied += copy_buckets(driver, giver, member.name, buckets)

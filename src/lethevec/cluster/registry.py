@@ -138,6 +138,13 @@ class Registry:
         self._erasures: dict[int, dict[str, Any]] = {}
         for path in sorted((self._folder / "erasures").glob("*.json")):
             self._erasures[int(path.stem)] = read_json(path)
+        if self._epoch is not None:
+            # Kept by a process that ended before its epoch was in force. Members hear of it with their leases.
+            late = [erasure for number, erasure in sorted(self._erasures.items()) if number > self._epoch.erasures]
+            for erasure in late:
+                self._epoch = replace(_begun(self._epoch, erasure), version=self._epoch.version + 1)
+            if late:
+                self._save()
         self._entries = [ClusterEntry(read_json(path)) for path in sorted((self._folder / "entries").glob("*.json"))]
         if self._newest is not None:
             self._keep_entry(ClusterEntry(self._newest))
@@ -186,9 +193,10 @@ class Registry:
                 waiting[member.name] = self._caller.start(member.name, "epoch", told, timeout=1.0)
             except (UnreachableError, LethevecError):
                 silent.append(member.name)
+        deadline = time.monotonic() + 1.0
         for name, pending in waiting.items():
             try:
-                self._caller.finish(pending, 1.0)
+                self._caller.finish(pending, max(0.05, deadline - time.monotonic()))
             except (UnreachableError, RefusalError, LethevecError):
                 silent.append(name)
         self._outwait(silent)
@@ -527,6 +535,8 @@ class Registry:
         with self._changing:
             for known in self._erasures.values():
                 if known["token"] == head["token"]:  # asked twice, because the first answer was lost
+                    if self.epoch.erasures < known["number"]:
+                        self._change(_begun(self.epoch, known))
                     return {"number": known["number"], "epoch": self.epoch.to_dict()}
             number = max(self._erasures, default=0) + 1
             members = {
@@ -540,18 +550,13 @@ class Registry:
                 "asked": head["asked"],
                 "asked_at": now(),
                 "wanted": head["wanted"],
+                "block": head.get("block"),
                 "epoch": self.epoch.version,
                 "members": members,
                 "receipt": None,
             }
             self._keep_erasure(erasure)
-            epoch = replace(self.epoch, erasures=number)
-            if head.get("block") is not None and head["block"] not in epoch.blocks:
-                epoch = replace(epoch, blocks={**epoch.blocks, str(head["block"]): now()})
-            if head["kind"] == "drop":
-                gone = str(head["wanted"]["collection"])
-                epoch = replace(epoch, collections={id: e for id, e in epoch.collections.items() if id != gone})
-            self._change(epoch)
+            self._change(_begun(self.epoch, erasure))
             return {"number": number, "epoch": self.epoch.to_dict()}
 
     def _keep_erasure(self, erasure: dict[str, Any]) -> None:
@@ -683,6 +688,18 @@ class Registry:
                 if receipt is not None:
                     signed.append(receipt.fields)
             return {"epoch": self.epoch.to_dict(), "receipts": signed}
+
+
+def _begun(epoch: Epoch, erasure: Mapping[str, Any]) -> Epoch:
+    """What an erasure changes in an epoch when it is begun."""
+    changed = replace(epoch, erasures=int(erasure["number"]))
+    block = erasure.get("block")
+    if block is not None and block not in epoch.blocks:
+        changed = replace(changed, blocks={**epoch.blocks, str(block): str(erasure["asked_at"])})
+    if erasure["kind"] == "drop" and erasure["wanted"] is not None:
+        gone = str(erasure["wanted"]["collection"])
+        changed = replace(changed, collections={id: one for id, one in epoch.collections.items() if id != gone})
+    return changed
 
 
 def place_members(
