@@ -31,7 +31,7 @@ class Place:
 
     def connect(self, **options: Any) -> ClusterDatabase:
         db = lethevec.cluster.connect(
-            folder=self.folder / "cluster", name=self.name, lease=2.0, term=4.0, timeout=60.0, **options
+            folder=self.folder / "cluster", name=self.name, lease=2.0, term=4.0, timeout=120.0, **options
         )
         self.open.append(db)
         return db
@@ -65,4 +65,6 @@ def place(nodes: Nodes, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     name = "t" + str(abs(hash(request.node.name)) % 10**8)
     made = Place(nodes, tmp_path, name)
     yield made
+    for disk in nodes.disks:  # a test that failed may have left one down
+        nodes.start(disk)
     made.close()

@@ -11,6 +11,8 @@ from typing import Any
 
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray lets its workers wait for everything else that a machine does; here it may be busy.
+os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_health_check_period_ms", "1000")
 os.environ.setdefault("RAY_health_check_failure_threshold", "3")
 
@@ -30,6 +32,7 @@ class Nodes:
         self._shared = shared
         self.cluster = Cluster(initialize_head=True, head_node_args={**shared, "include_dashboard": False})
         self.nodes: dict[str, Any] = {}
+        self.disks = disks
         for disk in disks:
             self.start(disk)
 
@@ -71,6 +74,15 @@ def ray_processes() -> Iterator[tuple[int, str]]:
                 continue
             if "ray::" in words or "/ray/" in words:
                 yield int(path.name), words
+
+
+def has_open(pid: int, folder: Path, part: str = "/records/") -> bool:
+    """Whether a process has a file below a folder open, with `part` in its path."""
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+    return any(part in link and str(folder) in link for link in links)
 
 
 def member_process(name: str, cluster: str = "default") -> int | None:

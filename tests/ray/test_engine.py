@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -14,8 +13,9 @@ import pytest
 import ray
 
 from lethevec.cluster import verify
-from lethevec.errors import ErasureIncompleteError, StoreLockedError
-from tests.ray.engine import ray_processes, until
+from lethevec.errors import ErasureIncompleteError, IdError, StoreLockedError, UnknownIdError
+from tests.ray.engine import has_open, ray_processes, until
+from tests.ray.residue import MARKS, VECTOR, marks_in, places_of
 
 
 def records(n: int, dim: int = 32, seed: int = 0) -> dict[str, object]:
@@ -106,54 +106,10 @@ def test_a_process_that_hangs_answers_nothing_that_was_forgotten_when_it_goes_on
 
 def _is_member(pid: int, place, name: str) -> bool:
     """Whether a process has the files of a member open."""
-    try:
-        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return False
-    return any(f"/{name}/records/" in link and str(place.folder) in link for link in links)
+    return has_open(pid, place.folder, f"/{name}/records/")
 
 
 # --- Nothing is left in the engine ---------------------------------------------------------------------------------
-
-
-def places_of(patterns: dict[str, bytes], folders: list[Path]) -> list[str]:
-    """Where one of the patterns is: in the memory of Ray's processes, in shared memory, or in files."""
-    expression = re.compile(b"|".join(re.escape(pattern) for pattern in patterns.values()))
-    names = {pattern: name for name, pattern in patterns.items()}
-    found = []
-    for pid, words in ray_processes():
-        for where, content in memory_of(pid):
-            found += [f"{words[:40]}: {where}: {names[match[0]]}" for match in expression.finditer(content)]
-    for folder in [*folders, Path("/dev/shm")]:
-        for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                try:
-                    content = path.read_bytes()
-                except OSError:
-                    continue
-                found += [f"{path}: {names[match[0]]}" for match in expression.finditer(content)]
-    return found
-
-
-def memory_of(pid: int):
-    """The readable memory of a process, piece by piece; shared memory included, which is Ray's object store."""
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-        memory = open(f"/proc/{pid}/mem", "rb", buffering=0)  # noqa: SIM115
-    except OSError:
-        return
-    with memory:
-        for line in lines:
-            span, rights = line.split(maxsplit=2)[:2]
-            if "r" not in rights or line.endswith("[vvar]") or "x" in rights:
-                continue
-            begin, end = (int(part, 16) for part in span.split("-"))
-            try:
-                memory.seek(begin)
-                content = memory.read(end - begin)
-            except (OSError, ValueError, OverflowError):
-                continue
-            yield line.split(maxsplit=5)[-1][:60], content
 
 
 @ray.remote(num_cpus=0)
@@ -170,33 +126,32 @@ def test_nothing_is_left_in_ray_after_an_erasure(place):
     people = db.collection("people", dim=64, metric="l2")
     others = rng.standard_normal((300, 64)).astype(np.float32)
     people.add(others, list(range(300)))
-    vector = rng.standard_normal(64).astype(np.float32)
-    marks = {
-        "vector": vector[8:24].tobytes(),
-        "subject": b"Zaphod Quixotic-Mc-Marker",
-        "id": b"an-id-that-is-nowhere-else-9f3",
-        "payload": b"a street that is nowhere else 77b",
-    }
+    id, subject = (MARKS[name].decode() for name in ("id", "subject"))
     for _ in range(3):  # written, replaced, found and read, by small messages and large ones
         people.upsert(
-            np.vstack([vector, *rng.standard_normal((2000, 64))]).astype(np.float32),
-            [marks["id"].decode(), *[f"filler-{k}" for k in range(2000)]],
-            subjects=[marks["subject"].decode()] + [None] * 2000,
-            payloads=[{"street": marks["payload"].decode()}] + [None] * 2000,
+            np.vstack([VECTOR, *rng.standard_normal((2000, 64))]).astype(np.float32),
+            [id, *[f"filler-{k}" for k in range(2000)]],
+            subjects=[subject] + [None] * 2000,
+            payloads=[{"street": MARKS["payload"].decode()}] + [None] * 2000,
         )
-        assert people.search(vector, 1)[0][0].id == marks["id"].decode()
-        people.get([marks["id"].decode()])
-        db.access(marks["subject"].decode())
-    receipt = db.forget(subject=marks["subject"].decode())
+        assert people.search(VECTOR, 1)[0][0].id == id
+        people.get([id])
+        db.access(subject)
+        with pytest.raises(IdError, match=id):  # a member's error that names it
+            people.add(VECTOR.reshape(1, -1), [id])
+    folders = [Path(ray._private.worker.global_worker.node.get_session_dir_path()), place.folder / "cluster"]
+    assert marks_in(places_of(MARKS, folders)) == set(MARKS)  # while it is there, the search finds all of it
+    receipt = db.forget(subject=subject)
     assert verify(receipt, key=db.public_key())
-    session = Path(ray._private.worker.global_worker.node.get_session_dir_path())
-    found = places_of(marks, [session, place.folder / "cluster"])
-    assert found == []
+    with pytest.raises(UnknownIdError, match=id):
+        people.get([id])
+    assert db.forget(subject=subject, ignore_unknown=True).records == 0  # its keys end as well
+    assert places_of(MARKS, folders) == []
 
     # The search would find it: the same bytes, sent through Ray in the clear.
     actor = Plain.remote()
-    assert ray.get(actor.take.remote(marks["subject"] * 20_000)) > 0
-    assert places_of({"subject": marks["subject"]}, [])
+    assert ray.get(actor.take.remote(MARKS["subject"] * 20_000)) > 0
+    assert places_of({"subject": MARKS["subject"]}, [])
     ray.kill(actor)
 
 

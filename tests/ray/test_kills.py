@@ -17,10 +17,11 @@ from pathlib import Path
 import ray
 
 from lethevec.cluster import verify
-from tests.ray.engine import ray_processes, until
+from tests.ray.engine import has_open, ray_processes, until
 from tests.ray.kill_worker import DIM, Model
 
 KILLS = int(os.environ.get("LETHEVEC_CLUSTER_KILLS", "6"))
+PATIENCE = 180  # seconds in which a call must be carried out, whatever was killed
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -45,10 +46,38 @@ def test_random_kills(place, nodes):
     down: dict[str, float] = {}
     counts = dict.fromkeys(["member", "registry", "node", "driver", "hang"], 0)
     hanging: list[tuple[int, float]] = []
-    idle = 0
+    tries = 0
 
     def done() -> int:
         return log.read_text().count('"done"')
+
+    def strike(kind: str) -> bool:
+        """Whether it hit something: what is just being started cannot be killed, and does not count."""
+        nonlocal driver
+        if kind in ("member", "registry"):
+            try:
+                place.kill("registry" if kind == "registry" else rng.choice(members))
+            except (ValueError, ray.exceptions.RayError):
+                return False
+        elif kind == "node":
+            if down:
+                return False
+            disk = rng.choice(sorted(nodes.nodes))
+            nodes.kill(disk)
+            down[disk] = time.monotonic() + rng.uniform(1.0, 6.0)
+        elif kind == "driver":
+            if driver.poll() is not None:
+                return False
+            driver.kill()
+            driver.wait()
+            driver = start()
+        else:
+            pids = [pid for pid, _ in ray_processes() if has_open(pid, place.folder)]
+            pid = rng.choice(pids) if pids else None
+            if pid is None or not _signal(pid, signal.SIGSTOP):
+                return False
+            hanging.append((pid, time.monotonic() + rng.uniform(1.0, 4.0)))
+        return True
 
     def tend() -> None:
         """Start again what was down for long enough."""
@@ -65,38 +94,20 @@ def test_random_kills(place, nodes):
 
     try:
         until(lambda: log.exists() and log.stat().st_size > 2000, 120)
-        for _ in range(KILLS):
-            # Something must be going on when the next one dies: wait until a call was carried out since the last.
+        while sum(counts.values()) < KILLS:
+            # Something must be going on when the next one dies: a call was carried out since the last.
             before = done()
-            limit = time.monotonic() + 30
-            while done() == before and time.monotonic() < limit:
+            limit = time.monotonic() + PATIENCE
+            while done() == before:
+                assert time.monotonic() < limit, f"no call was carried out for {PATIENCE} s, after {counts}"
                 tend()
                 time.sleep(0.1)
-            idle += done() == before
             time.sleep(rng.uniform(0.0, 1.5))
             tend()
             kind = rng.choice(["member"] * 4 + ["registry", "node", "node", "driver", "driver", "hang"])
-            if kind == "node" and down:
-                kind = "member"
-            counts[kind] += 1
-            if kind in ("member", "registry"):
-                try:
-                    place.kill("registry" if kind == "registry" else rng.choice(members))
-                except (ValueError, ray.exceptions.RayError):
-                    pass  # it is just being started
-            elif kind == "node":
-                disk = rng.choice(sorted(nodes.nodes))
-                nodes.kill(disk)
-                down[disk] = time.monotonic() + rng.uniform(1.0, 6.0)
-            elif kind == "driver":
-                driver.kill()
-                driver.wait()
-                driver = start()
-            else:
-                pid = next((pid for pid, words in ray_processes() if "ray::MemberActor" in words), None)
-                if pid is not None:
-                    _signal(pid, signal.SIGSTOP)
-                    hanging.append((pid, time.monotonic() + rng.uniform(1.0, 4.0)))
+            tries += 1
+            assert tries < 20 * KILLS, f"most tries hit nothing: {counts}"
+            counts[kind] += strike(kind)
     finally:
         for pid, _ in hanging:
             _signal(pid, signal.SIGCONT)
@@ -110,7 +121,7 @@ def test_random_kills(place, nodes):
     until(lambda: db.driver.refresh() or not db.driver.epoch.in_state("away", "joining"), 180)
     db.complete_erasures(timeout=60)
     there = set(db.collection("people").ids())
-    print(f"kills {counts}; {model.calls} calls, {len(model.added)} added, {len(model.gone)} forgotten, {idle} idle")
+    print(f"kills {counts}; {model.calls} calls, {len(model.added)} added, {len(model.gone)} forgotten")
     assert not model.wrong
     assert not model.sure - there
     assert not model.gone & there
@@ -125,8 +136,10 @@ def test_random_kills(place, nodes):
     assert [one.sequence for one in receipts] == list(range(len(receipts)))
 
 
-def _signal(pid: int, number: int) -> None:
+def _signal(pid: int, number: int) -> bool:
+    """Whether there was such a process."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass
+        return False
+    return True

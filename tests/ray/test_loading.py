@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import ray
 
 from lethevec.cluster.loading import pieces_of
 from lethevec.errors import FileError, FormatError, InputError
+from tests.ray.residue import MARKS, VECTOR, marks_in, places_of
 
 
 def table(n: int, begin: int = 0) -> pa.Table:
@@ -72,3 +76,24 @@ def test_files_are_loaded_and_a_load_goes_on_where_it_was_cut_off(place):
         db.load_files("rows", [place.folder / "x.csv"]) if (place.folder / "x.csv").write_text("x") else None
     with pytest.raises(FileError):
         db.load_files("rows", [place.folder / "none.parquet"])
+
+
+def test_nothing_is_left_of_a_loaded_record_after_an_erasure(place):
+    db = place.connect(shards=2, replicas=2)
+    db.collection("rows", dim=64, metric="l2")
+    rng = np.random.default_rng(3)
+    vectors = np.vstack([VECTOR, rng.standard_normal((2000, 64)).astype(np.float32)])
+    file = place.folder / "rows.parquet"
+    columns = {
+        "id": [MARKS["id"].decode(), *[f"row-{k}" for k in range(2000)]],
+        "vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 64),
+        "who": [MARKS["subject"].decode()] + [None] * 2000,
+        "more": [f'{{"street": "{MARKS["payload"].decode()}"}}'] + [None] * 2000,
+    }
+    pq.write_table(pa.table(columns), file, row_group_size=500)
+    assert db.load_files("rows", [file], subject="who", payload="more") == 2001
+    folders = [Path(ray._private.worker.global_worker.node.get_session_dir_path()), place.folder / "cluster"]
+    assert marks_in(places_of(MARKS, folders)) == set(MARKS)
+    file.unlink()
+    db.forget(subject=MARKS["subject"].decode())
+    assert places_of(MARKS, folders) == []
