@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lethevec.errors import ParameterError
+from lethevec.errors import ParameterError, ReceiptError
 
 from .command import command, json_option
 from .output import note, print_fields, print_json, print_table
@@ -21,7 +21,7 @@ __all__ = ["COMMANDS"]
     lethevec cluster secret --folder cluster-data
     """,
 )
-@click.argument("action", type=click.Choice(["status", "rebalance", "declare-lost", "receipts", "secret"]))
+@click.argument("action", type=click.Choice(["status", "rebalance", "declare-lost", "receipts", "verify", "secret"]))
 @click.argument("member", required=False)
 @click.option("--address", help="Where Ray is (auto: the one on this machine).")
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), required=True, help="On every node's disk.")
@@ -50,7 +50,8 @@ def cluster(
     `status` shows its members and what waits for them. `rebalance` moves buckets until each shard has its share, also
     when there are to be more or fewer shards or replicas. `declare-lost MEMBER` says that a member never comes back:
     erasures no longer wait for it, and their receipts say "declared" of it. `receipts` prints the combined receipts,
-    one in a line. `secret` makes the secret that every node needs a copy of.
+    one in a line. `verify` checks the whole chain of them: signatures, and that each names the one before. `secret`
+    makes the secret that every node needs a copy of.
     """
     from lethevec import cluster as clusters
 
@@ -68,13 +69,15 @@ def cluster(
         )
     if action == "declare-lost" and not yes:
         click.confirm(f"Is the disk of {member} destroyed, or will it be? Receipts will say so", abort=True)
-    reads = action in ("status", "receipts")
+    reads = action in ("status", "receipts", "verify")
     with clusters.connect(address, folder=folder, name=name, secret=secret, read_only=reads, takeover=takeover) as db:
         if action == "status":
             _show(db.status(), as_json)
         elif action == "receipts":
             for receipt in db.receipts():
                 click.echo(receipt.to_json())
+        elif action == "verify":
+            _verify(db, as_json)
         elif action == "rebalance":
             done = db.rebalance(shards=shards, replicas=replicas)
             shown = {**done, "receipts": len(done["receipts"])}
@@ -89,6 +92,24 @@ def cluster(
                 print_json({"member": member, "receipts": [receipt.fields for receipt in signed]})
             else:
                 print_fields([("lost", member), ("erasures that are complete now", len(signed))])
+
+
+def _verify(db: Any, as_json: bool) -> None:
+    checks: list[Any] = []
+    after: int | None = -1
+    while after is not None:
+        report, after = db.verify_chain(after=after)
+        checks += report.checks
+    entries = [check for check in checks if check.name != "signature"]
+    bad = [check.name for check in entries if not check.passed]
+    if as_json:
+        print_json({"entries": len(entries), "good": not bad, "failed": bad})
+    else:
+        print_fields([("entries", len(entries)), ("failed", ", ".join(bad) or "none")])
+    if bad:
+        raise ReceiptError(
+            f"chain: expected {len(entries)} signed entries in their places, got {len(bad)} that are not"
+        )
 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:

@@ -6,7 +6,7 @@ Several Ray nodes on this machine, one member on each. Measured in turns, so tha
 of them: a single query and a batch at one store with all records; at one store with one shard's records; at as many
 stores with one shard's records each, in processes of their own and without Ray, all at the same time; at the cluster;
 and what Ray takes by itself, for calls to as many actors that do nothing. For each, the time that passed and the CPU
-time of all processes together. Then sealing alone, adding, moving buckets, and erasing.
+time of all processes together. Then sealing alone, adding, a bulk load, moving buckets, and erasing.
 
 The shards share the cores of this machine. So a batch at the cluster is compared with the same batch at the same stores
 at the same time on the same cores: what is between the two is sealing, Ray, and putting answers together. Ray runs its
@@ -120,6 +120,9 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
     print(f"by CPU time: {ratio:.2f}")
     print(f"sealing and opening one query and its answer: {1e3 * sealing(queries[0]):.3f} ms")
     print(f"adding: {given.records / loaded:,.0f} records/s")
+    print(
+        f"loading a Parquet file through Ray Data: {given.records / load_seconds(db, folder, vectors):,.0f} records/s"
+    )
     erasing = [timed(partial(ours.forget, [id])) for id in range(5)]
     print(f"erasing one record in {given.shards} members: {1e3 * float(np.median(erasing)):.0f} ms")
     if given.samples is not None:
@@ -239,6 +242,22 @@ class Echoes:
         parts = -(-queries // 200)
         each = queries // parts
         ray.get([a.take.remote(bytes(200 + 400 * each), 200 + 120 * each) for _ in range(parts) for a in self._actors])
+
+
+def load_seconds(db: Any, folder: Path, vectors: Any) -> float:
+    """A bulk load of the same records by two readers, Ray Data's own start included."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n, dim = vectors.shape
+    table = pa.table({"id": np.arange(n), "vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), dim)})
+    path = folder / "records.parquet"
+    pq.write_table(table, path, row_group_size=-(-n // 8))
+    db.collection("loaded", dim=dim)
+    seconds = timed(partial(db.load_files, "loaded", [path]))
+    assert len(db.collection("loaded")) == n
+    db.drop("loaded")
+    return seconds
 
 
 def member_times(db: Any, queries: Any) -> list[float]:
