@@ -8,7 +8,9 @@ import sqlite3
 import threading
 
 import pytest
+from click.testing import CliRunner
 
+from lethevec.cli.app import cli
 from lethevec.cluster import ClusterReceipt, verify, verify_part
 from lethevec.errors import (
     ErasureIncompleteError,
@@ -367,3 +369,21 @@ def test_a_registry_that_dies_while_it_begins_an_erasure_changes_the_epoch_later
     assert [receipt.kind for receipt in db.receipts()] == ["drop"]
     assert db.collections() == []
     assert db.is_blocked("person-1")
+
+
+def test_the_command_checks_the_chain(lab, db, monkeypatch):
+    for person in ("person-1", "person-2"):
+        db.forget(subject=person)
+    monkeypatch.setattr("lethevec.cluster.connect", lambda *place, **options: lab.connect("command", read_only=True))
+
+    def verify_chain():
+        return CliRunner().invoke(cli, ["cluster", "verify", "--folder", "anywhere", "--json"])
+
+    result = verify_chain()
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"entries": 2, "good": True, "failed": []}
+    erasures = lab.net.ends["registry"]._erasures
+    erasures[1] = {**erasures[1], "receipt": {**erasures[1]["receipt"], "records": 99}}
+    result = verify_chain()
+    assert result.exit_code == 1
+    assert "receipt 0" in json.loads(result.stdout)["failed"]

@@ -57,6 +57,15 @@ def test_an_erasure_waits_for_the_slowest_member_and_for_the_lease_of_one_that_i
     assert erasure_seconds(0.3, 176, away=True) == pytest.approx(all_of_them + 3.0)
 
 
+def test_the_times_of_the_page_are_what_the_planner_gives():
+    each = float(re.search(r"With ([\d.]+) s for each member", PAGE)[1])
+    rows = re.findall(r"\| (\d+) \| ([\d.]+) s \| ([\d.]+) s \|", PAGE)
+    assert len(rows) == 4
+    for machines, whole, without in rows:
+        assert erasure_seconds(each, int(machines)) == pytest.approx(float(whole), abs=0.051)
+        assert erasure_seconds(each, int(machines), away=True) == pytest.approx(float(without), abs=0.051)
+
+
 def test_the_command_plans_machines_latency_and_erasures(tmp_path, capsys):
     samples = tmp_path / "times.txt"
     np.savetxt(samples, np.random.default_rng(0).lognormal(0.0, 0.3, 500))

@@ -45,7 +45,7 @@ def test_every_call_gives_what_one_store_gives(lab, shards, replicas):
 
 
 def test_vectors_kept_as_bytes_give_what_one_store_gives(lab):
-    """An index that keeps int8 ranks by them, in one store and in each shard alike; the vectors themselves stay whole."""
+    """An index that keeps int8 ranks by them, in one store and in each shard alike; vectors stay whole."""
     index = {"keep_vectors": "int8"}
     db = lab.connect(shards=3, replicas=2)
     rng = np.random.default_rng(5)

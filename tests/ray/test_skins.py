@@ -42,6 +42,8 @@ def test_the_commands(place):
     assert json.loads(run("cluster", "rebalance", "--replicas", "2", *where, "--json"))["members"] == ["s0-3"]
     (line,) = run("cluster", "receipts", *where).splitlines()
     assert verify(line, key=db.public_key())
+    checked = json.loads(run("cluster", "verify", *where, "--json"))
+    assert checked == {"entries": 1, "good": True, "failed": []}
     refused = CliRunner().invoke(cli, ["cluster", "declare-lost", *where])
     assert refused.exit_code == 1
     assert "name of a member" in refused.output
