@@ -61,8 +61,10 @@ public:
     // For a writer between two times that it takes the lock: readers that wait for it get their turn first.
     void let_readers_in() const;
 
-private:
+    // Whether this is a child that was forked from the process that made it.
     bool inherited() const;
+
+private:
     void refuse_half_changed() const;
     void begin_change();
     void end_change();

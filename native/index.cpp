@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -67,13 +68,14 @@ void encode_each(const Encoder& encoder, const float* x, int64_t n, int64_t thre
 
 }  // namespace
 
-Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source)
+Index::Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source,
+             const FileOfVectors& file)
     : settings_(settings),
       dim_(encoder->dim),
       encoder_(std::move(encoder)),
       source_(std::move(source)),
       stack_of_forget_(source_->stack_of_leave()),
-      rows_(layout()),
+      rows_(layout(), file),
       arrangement_(next_arrangement()) {}
 
 Layout Index::layout() const {
@@ -81,6 +83,17 @@ Layout Index::layout() const {
     layout.dim = keeps_vectors() ? dim_ : 0;
     layout.form = settings_.vectors;
     return layout;
+}
+
+Index::Change::Change(Index& index) : change_(index.lock_), index_(index), before_(std::uncaught_exceptions()) {}
+
+Index::Change::~Change() noexcept(false) {
+    const bool fails = std::uncaught_exceptions() > before_;
+    try {
+        index_.rows_.settle();
+    } catch (...) {
+        if (!fails) throw;  // else the first error is the one to tell, and the next change tries again
+    }
 }
 
 // --- Rows
@@ -179,7 +192,7 @@ void Index::take_back(int64_t before, int64_t filed) {
 }
 
 void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     const int64_t before = rows_.size();
     int64_t filed = before;
     std::vector<uint32_t> rows(static_cast<size_t>(n));
@@ -212,7 +225,7 @@ void Index::add(const float* x, const int64_t* ids, int64_t n, int64_t threads, 
 }
 
 void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t threads, const Progress& progress) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
         rows[static_cast<size_t>(i)] = rows_.find(ids[i]);
@@ -256,7 +269,7 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
 }
 
 int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_t threads, const Progress& progress) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     // One id is the common case and needs no list.
     if (n == 1) {
         const uint32_t row = rows_.find(ids[0]);
@@ -300,7 +313,7 @@ int64_t Index::forget(const int64_t* ids, int64_t n, bool ignore_unknown, int64_
 }
 
 void Index::add_codes(const CodedRecords& records, int64_t threads) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     const int64_t before = rows_.size(), n = records.n, bytes = encoder_->code_bytes();
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     std::unique_lock<FairLock> writing(lock_);
@@ -318,7 +331,7 @@ void Index::add_codes(const CodedRecords& records, int64_t threads) {
 }
 
 int64_t Index::load(const float* x, const int64_t* ids, int64_t n, int64_t threads) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     std::unique_lock<FairLock> writing(lock_);
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     int64_t known = 0;
@@ -336,7 +349,7 @@ int64_t Index::load(const float* x, const int64_t* ids, int64_t n, int64_t threa
 }
 
 bool Index::file_loaded(const Image& image, int64_t threads, const Progress& progress) {
-    const FairLock::Change change(lock_);
+    const Change change(*this);
     std::unique_lock<FairLock> writing(lock_);
     std::vector<uint32_t> rest;
     const bool restored = image.data && restore(image, threads, on_copy(progress), rest);
@@ -371,6 +384,7 @@ bool Index::restore(const Image& image, int64_t threads, const Progress& progres
 
 std::vector<uint8_t> Index::image(const int64_t* ids, int64_t n, int64_t threads) const {
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     if (!keeps_vectors() || n != shown_) return {};
     std::vector<uint32_t> rows(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
@@ -420,6 +434,7 @@ Allowed Index::allowed_rows(const AllowedIds& allowed) const {
 
 SearchWork Index::search(const SearchRequest& request, const Answers& answers) const {
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     const Allowed allowed = allowed_rows(request.allowed);
     const Search::Of searched = {rows_, *source_, *encoder_, settings_.metric};
     std::mutex adding;
@@ -443,6 +458,7 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
 
 SearchWork Index::search_radius(const float* query, float radius, const AllowedIds& allowed, HitList& hits) const {
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     const Allowed rows = allowed_rows(allowed);
     Search search({rows_, *source_, *encoder_, settings_.metric}, rows);
     search.within(query, radius, hits);
@@ -554,6 +570,7 @@ std::vector<int64_t> Index::ids() const {
 
 void Index::get(const int64_t* ids, int64_t n, float* out) const {
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     const int64_t d = rows_.layout().dim;
     for (int64_t i = 0; i < n; ++i) {
         const uint32_t row = find(ids[i]);
@@ -579,6 +596,7 @@ void Index::export_codes(const int64_t* ids, int64_t n, uint8_t* codes, float* n
 
 int64_t Index::digest_lanes(int64_t threads, uint16_t* lanes) const {
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     std::mutex adding;
     const int64_t code_bytes = encoder_->code_bytes(), d = rows_.layout().dim;
     parallel_for(shown_, threads, 256, [&](int64_t begin, int64_t end) {
@@ -615,6 +633,38 @@ Index::Bytes Index::bytes() const {
     return {rows_.bytes_of_vectors(), rows_.bytes_of_codes(), rows_.bytes_of_map(), rows_.bytes_allocated()};
 }
 
+// --- The file of vectors
+
+void Index::expect_vectors() const {
+    if (in_file() && lock_.inherited())
+        throw Inherited(
+            "expected a call in the process that made the index, whose vectors lie in a file, got one in a process "
+            "that was forked from it");
+}
+
+std::vector<std::pair<int64_t, int64_t>> Index::parts_of_file(bool rewritten) {
+    const FairLock::Change change(lock_);
+    return in_file() ? rows_.file()->parts(rewritten) : std::vector<std::pair<int64_t, int64_t>>();
+}
+
+std::optional<int64_t> Index::id_at(int64_t in_file_at) const {
+    std::shared_lock<FairLock> reading(lock_);
+    if (!in_file() || in_file_at < FILE_HEAD) return std::nullopt;
+    const auto [piece, at] = rows_.file()->piece_at(in_file_at);
+    const int64_t row = piece * rows_.chunk_rows() + at / rows_.layout().vector_bytes();
+    if (row >= shown_) return std::nullopt;
+    return rows_.id(static_cast<uint32_t>(row));
+}
+
+void Index::overwrite_file() {
+    const FairLock::Change change(lock_);
+    if (in_file()) rows_.file()->overwrite();
+}
+
+void Index::let_go_of_file() {
+    if (in_file()) rows_.file()->let_go();
+}
+
 void Index::inspect(const std::function<void(const Rows&, const Source&)>& look) const {
     std::shared_lock<FairLock> reading(lock_);
     look(rows_, *source_);
@@ -623,6 +673,7 @@ void Index::inspect(const std::function<void(const Rows&, const Source&)>& look)
 std::vector<uint8_t> Index::raw_memory() const {
     const FairLock::Change nobody(lock_);  // is at what is found out before a change, without the lock
     std::shared_lock<FairLock> reading(lock_);
+    expect_vectors();
     std::vector<uint8_t> all = rows_.raw_memory();
     source_->raw_memory(all);
     if (filters_) filters_->raw_memory(all);

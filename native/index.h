@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -76,9 +77,12 @@ struct IdRefused : std::runtime_error {
 
 class Index {
 public:
-    Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source);
+    // With the descriptor of a file, vectors lie in it; see memory/file_pile.h.
+    Index(IndexSettings settings, std::shared_ptr<const Encoder> encoder, std::unique_ptr<Source> source,
+          const FileOfVectors& file = {});
 
-    // Each either does all of its work or, when it throws, none. What takes long is made in pieces, or on a copy of the
+    // Each either does all of its work or, when it throws, none; only when it throws FileUnsettled, all is done, but a
+    // disk has not confirmed what was overwritten. What takes long is made in pieces, or on a copy of the
     // source, and searches come in between: until the call returns they may find some of its records changed and others
     // not yet. `progress`, if not empty, is told now and then of rows that are done; it may throw, which undoes the
     // call.
@@ -137,6 +141,17 @@ public:
     // Adds to lanes (1024, modulo 2^16) the expansion of every record; see digest.h.
     int64_t digest_lanes(int64_t threads, uint16_t* lanes) const;
 
+    // --- The file that vectors lie in. No call does anything where there is none.
+
+    bool in_file() const { return rows_.file() != nullptr; }
+    std::string file_path() const { return in_file() ? rows_.file()->path() : std::string(); }
+    // See memory/file_pile.h.
+    std::vector<std::pair<int64_t, int64_t>> parts_of_file(bool rewritten);
+    // The id of the record whose vector is at this place of the file.
+    std::optional<int64_t> id_at(int64_t in_file) const;
+    void overwrite_file();
+    void let_go_of_file();
+
     struct Bytes {
         int64_t vectors, codes, map, allocated;
     };
@@ -147,6 +162,21 @@ public:
     void inspect(const std::function<void(const Rows&, const Source&)>& look) const;
 
 private:
+    // A change of the records. In the end the disk has what it has overwritten in a file of vectors.
+    class Change {
+    public:
+        explicit Change(Index& index);
+        ~Change() noexcept(false);
+        Change(const Change&) = delete;
+        Change& operator=(const Change&) = delete;
+
+    private:
+        const FairLock::Change change_;
+        Index& index_;
+        const int before_;  // exceptions on their way
+    };
+    // Throws Inherited in a forked child, which has none of the file of vectors.
+    void expect_vectors() const;
     Layout layout() const;
     Allowed allowed_rows(const AllowedIds& allowed) const;
     // The row of an id, if its record can be seen.

@@ -150,14 +150,19 @@ void bind_index(nb::module_& module) {
         .def("__len__", &SelectedRows::count);
     nb::exception<RowsMoved>(module, "RowsMoved");
 
-    nb::class_<Index>(module, "Index", "Records in memory.")
+    module.attr("FILES_OF_VECTORS") = FILES_OF_VECTORS;
+    module.attr("FILE_HEAD") = FILE_HEAD;
+    nb::class_<Index>(module, "Index", nb::is_weak_referenceable(), "Records in memory.")
         .def(
             "__init__",
             [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming,
-               const std::string& vectors, const SourceSettings& source) {
-                new (self) Index({metric_of(metric), hamming, form_of(vectors)}, std::move(encoder), source.make());
+               const std::string& vectors, const SourceSettings& source, int descriptor, nb::bytes path) {
+                const FileOfVectors file = {descriptor, std::string(path.c_str(), path.size())};
+                new (self)
+                    Index({metric_of(metric), hamming, form_of(vectors)}, std::move(encoder), source.make(), file);
             },
-            "encoder"_a, "metric"_a, "hamming"_a, "vectors"_a, "source"_a)
+            "encoder"_a, "metric"_a, "hamming"_a, "vectors"_a, "source"_a, "descriptor"_a = -1,
+            "path"_a = nb::bytes("", 0))
         .def("__len__", &Index::size, nb::call_guard<nb::gil_scoped_release>())  // sees no record
         .def(
             "add",
@@ -363,6 +368,17 @@ void bind_index(nb::module_& module) {
                 return self.digest_lanes(threads, lanes.data());
             },
             "lanes"_a.noconvert(), "threads"_a)
+        .def("in_file", &Index::in_file, "Whether vectors lie in a file.")
+        .def("file_path",
+             [](const Index& self) {
+                 const std::string path = self.file_path();
+                 return nb::bytes(path.data(), path.size());
+             })
+        .def("parts_of_file", &Index::parts_of_file, "rewritten"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "Offset and bytes of its parts: all, or those that were overwritten since this was last asked.")
+        .def("id_at", &Index::id_at, "in_file"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("overwrite_file", &Index::overwrite_file, nb::call_guard<nb::gil_scoped_release>())
+        .def("let_go_of_file", &Index::let_go_of_file, "In a forked child.")
         .def("bytes", [](const Index& self) {
             // Never wait for the index with the interpreter's lock held: re-encoding reports progress to Python.
             const Index::Bytes bytes = [&] {

@@ -5,6 +5,7 @@
 
 #include "fair_lock.h"
 #include "kernels/dispatch.h"
+#include "memory/file_pile.h"
 
 NB_MODULE(_core, module) {
     using namespace lethevec;
@@ -17,6 +18,12 @@ NB_MODULE(_core, module) {
         } catch (const Inherited& refused) {
             const nb::object error = nb::module_::import_("lethevec.errors").attr("ForkError");
             PyErr_SetString(error.ptr(), refused.what());
+        } catch (const FileFull& full) {
+            const nb::object error = nb::module_::import_("lethevec.errors").attr("IncompleteWriteError");
+            PyErr_SetString(error.ptr(), full.what());
+        } catch (const FileUnsettled& unsettled) {
+            const nb::object error = nb::module_::import_("lethevec.errors").attr("FileError");
+            PyErr_SetString(error.ptr(), unsettled.what());
         }
     });
     module.doc() = "The native core of lethevec. Private: its functions trust their callers' values.";

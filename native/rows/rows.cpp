@@ -46,7 +46,7 @@ uint64_t process_key() {
 
 }  // namespace
 
-Rows::Rows(Layout layout)
+Rows::Rows(Layout layout, const FileOfVectors& file)
     : layout_(layout),
       vector_bytes_(layout.vector_bytes()),
       key_(process_key()),
@@ -56,7 +56,8 @@ Rows::Rows(Layout layout)
       tail_group_(static_cast<uint64_t>(tails_in_line(tail_stride()))),
       tail_group_words_(static_cast<uint64_t>(tail_group_ > 1 ? LINE_WORDS : tail_stride())),
       tail_reciprocal_(((uint64_t{1} << 32) + tail_group_ - 1) / tail_group_),
-      memory_(chunk_bytes(), SMALL),
+      memory_(chunk_bytes(file.descriptor < 0), SMALL),
+      file_(file.descriptor < 0 ? nullptr : new FilePile(file, aligned(chunk_rows() * vector_bytes_))),
       scanned_(aligned(scanned_bytes()), 1),
       map_(BUCKETS_PER_PIECE * static_cast<int64_t>(sizeof(MapBucket)), SMALL / 8) {
     for (int64_t b = 0; b < MIN_BUCKETS; ++b) grow_map();
@@ -67,9 +68,9 @@ int64_t Rows::tail_bytes() const {
     return aligned((chunk_rows() + group - 1) / group * static_cast<int64_t>(tail_group_words_) * 4);
 }
 
-int64_t Rows::chunk_bytes() const {
+int64_t Rows::chunk_bytes(bool with_vectors) const {
     const int64_t n = chunk_rows();
-    return aligned(8 * n) + aligned(8 * n) + aligned(n * vector_bytes_) + tail_bytes() +
+    return aligned(8 * n) + aligned(8 * n) + (with_vectors ? aligned(n * vector_bytes_) : 0) + tail_bytes() +
            aligned(8 * n * layout_.hamming_words) + aligned(4 * n * layout_.block_words);
 }
 
@@ -77,7 +78,7 @@ int64_t Rows::scanned_bytes() const {
     return chunk_rows() * chunks_together_ * (4 + layout_.norm_classes + layout_.scan_bytes);
 }
 
-Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
+Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, uint8_t* in_file, int64_t c) const {
     const int64_t n = chunk_rows(), at = (c % chunks_together_) * n;
     auto take = [&](int64_t bytes) {
         uint8_t* part = memory;
@@ -87,7 +88,7 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
     Chunk chunk;
     chunk.ids = reinterpret_cast<int64_t*>(take(8 * n));
     chunk.links = reinterpret_cast<MapLink*>(take(8 * n));
-    chunk.vectors = take(n * vector_bytes_);
+    chunk.vectors = in_file ? in_file : take(n * vector_bytes_);
     chunk.tail = reinterpret_cast<uint32_t*>(take(tail_bytes()));
     chunk.hamming = reinterpret_cast<uint64_t*>(take(8 * n * layout_.hamming_words));
     chunk.blocks = reinterpret_cast<uint32_t*>(take(4 * n * layout_.block_words));
@@ -99,21 +100,22 @@ Chunk Rows::carve(uint8_t* memory, uint8_t* scanned, int64_t c) const {
 
 void Rows::add_chunk() {
     chunks_.reserve(chunks_.size() + 1);
-    uint8_t* memory = memory_.push();
-    if (chunks() % chunks_together_ == 0) {
-        try {
-            together_ = scanned_.push();
-        } catch (...) {
-            memory_.pop();
-            throw;
-        }
+    uint8_t *memory = memory_.push(), *in_file = nullptr;
+    try {
+        if (file_) in_file = file_->push();
+        if (chunks() % chunks_together_ == 0) together_ = scanned_.push();
+    } catch (...) {
+        memory_.pop();
+        if (in_file) file_->pop();
+        throw;
     }
-    chunks_.push_back(carve(memory, together_, chunks()));
+    chunks_.push_back(carve(memory, together_, in_file, chunks()));
 }
 
 // Every row of the last chunk has been wiped by now.
 void Rows::drop_chunk() {
     memory_.pop();
+    if (file_) file_->pop();
     chunks_.pop_back();
     if (chunks() % chunks_together_ == 0) {
         scanned_.pop();
@@ -279,7 +281,17 @@ const float* Rows::vectors(uint32_t row, int64_t count, float* room) const {
     return room;
 }
 
-void Rows::set_vector(uint32_t row, const float* x) { pack(layout_.form, x, layout_.dim, packed(row)); }
+// A new row is zero, so that an add waits for no disk.
+void Rows::note_overwritten(uint32_t row) {
+    if (!file_) return;
+    const uint8_t* at = packed(row);
+    if (at[0] || std::memcmp(at, at + 1, static_cast<size_t>(vector_bytes_ - 1))) file_->touch(row >> shift_);
+}
+
+void Rows::set_vector(uint32_t row, const float* x) {
+    note_overwritten(row);
+    pack(layout_.form, x, layout_.dim, packed(row));
+}
 
 void Rows::set_norm(uint32_t row, float norm) {
     chunk_of(row).norms[place(row)] = norm;
@@ -296,7 +308,10 @@ void Rows::move_row(uint32_t from, uint32_t to) {
     b.ids[j] = a.ids[i];
     b.norms[j] = a.norms[i];
     if (layout_.norm_classes) b.classes[j] = a.classes[i];
-    if (vector_bytes_) std::memcpy(packed(to), packed(from), static_cast<size_t>(vector_bytes_));
+    if (vector_bytes_) {
+        note_overwritten(to);
+        std::memcpy(packed(to), packed(from), static_cast<size_t>(vector_bytes_));
+    }
     for (int64_t g = 0; g < layout_.scan_bytes; ++g) *scan_byte(to, g) = *scan_byte(from, g);
     if (tail_stride()) std::memcpy(tail(to), tail(from), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) std::memcpy(hamming(to), hamming(from), static_cast<size_t>(8 * layout_.hamming_words));
@@ -306,7 +321,10 @@ void Rows::move_row(uint32_t from, uint32_t to) {
 void Rows::wipe_row(uint32_t row) {
     const Chunk& c = chunk_of(row);
     const int64_t i = place(row);
-    if (vector_bytes_) wipe(packed(row), static_cast<size_t>(vector_bytes_));
+    if (vector_bytes_) {
+        note_overwritten(row);
+        wipe(packed(row), static_cast<size_t>(vector_bytes_));
+    }
     if (tail_stride()) wipe(tail(row), static_cast<size_t>(4 * tail_stride()));
     if (layout_.hamming_words) wipe(hamming(row), static_cast<size_t>(8 * layout_.hamming_words));
     for (int64_t w = 0; w < layout_.block_words; ++w) wipe(block_word(row, w), sizeof(uint32_t));
@@ -330,6 +348,7 @@ std::vector<uint8_t> Rows::raw_memory() const {
     std::vector<uint8_t> all;
     memory_.raw_memory(all);
     scanned_.raw_memory(all);
+    if (file_) file_->raw_memory(all);
     map_.raw_memory(all);
     return all;
 }

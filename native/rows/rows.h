@@ -6,6 +6,9 @@
 // again and again). What a scan reads of every record, norms, their classes and first-stage codes, lies side by side
 // for many chunks: spread over the chunks, the same places of each would compete for the same sets of the cache.
 //
+// Vectors may lie in a file of their own, which is mapped (memory/file_pile.h). What was in a place there and is
+// overwritten is on the disk once `settle` has returned.
+//
 // The map is a linear hash table. It grows and shrinks one bucket at a time, so no single call ever pays for a rehash,
 // and the number of buckets is a function of the number of records. A bucket is a line of the cache, so that to find a
 // record, or to find that there is none, is to wait for memory once; the few rows that do not fit are a chain through
@@ -14,8 +17,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "memory/file_pile.h"
 #include "memory/pile.h"
 
 #include "kernels/kernels.h"
@@ -85,7 +90,8 @@ class Rows {
 public:
     static constexpr uint32_t NONE = UINT32_MAX;
 
-    explicit Rows(Layout layout);
+    // With the descriptor of a file, vectors lie in it.
+    explicit Rows(Layout layout, const FileOfVectors& file = {});
     Rows(const Rows&) = delete;
     Rows& operator=(const Rows&) = delete;
 
@@ -148,6 +154,13 @@ public:
     // Removes a row: the last row takes its number, and its old place is overwritten.
     void remove(uint32_t row);
 
+    // The file that vectors lie in; null where there is none.
+    FilePile* file() const { return file_.get(); }
+    // What was overwritten is on the disk. Throws FileUnsettled.
+    void settle() {
+        if (file_) file_->settle();
+    }
+
     // Bytes by part, for `size()` records.
     int64_t bytes_of_vectors() const;
     int64_t bytes_of_codes() const;
@@ -158,9 +171,11 @@ public:
 
 private:
     static constexpr int64_t BUCKETS_PER_PIECE = 1024;
-    Chunk carve(uint8_t* memory, uint8_t* scanned, int64_t c) const;
+    Chunk carve(uint8_t* memory, uint8_t* scanned, uint8_t* in_file, int64_t c) const;
+    // Of a row's vector, if it is in a file and not zero: it is about to be overwritten.
+    void note_overwritten(uint32_t row);
     int64_t tail_bytes() const;
-    int64_t chunk_bytes() const;
+    int64_t chunk_bytes(bool with_vectors) const;
     int64_t scanned_bytes() const;
     void add_chunk();
     void drop_chunk();
@@ -200,9 +215,10 @@ private:
     // long. A place times the reciprocal, over 2^32, is the number of its group: exact, since a chunk has few places.
     uint64_t tail_group_, tail_group_words_, tail_reciprocal_;
     std::vector<Chunk> chunks_;
-    Pile memory_;                  // of chunks
-    Pile scanned_;                 // norms, classes and first-stage codes of chunks_together_ chunks each
-    uint8_t* together_ = nullptr;  // the last of those
+    Pile memory_;                     // of chunks
+    std::unique_ptr<FilePile> file_;  // their vectors, where these are not with the rest
+    Pile scanned_;                    // norms, classes and first-stage codes of chunks_together_ chunks each
+    uint8_t* together_ = nullptr;     // the last of those
     int64_t buckets_ = 0;
     std::vector<MapBucket*> pieces_;
     Pile map_;  // what they point to

@@ -158,6 +158,17 @@ CASES = {
         "index = lethevec.Index.load(folder + '/s')",
         "index.forget(ROW)",
     ),
+    "in a file": ("index = make(vectors=folder + '/v'); index.add(x, ids=ids)", "index.forget(ROW)"),
+    "in a file, pivots, updated": (
+        "index = make(vectors=folder + '/v', source=lethevec.Pivots(cell_size=9)); index.add(x, ids=ids)",
+        "index.update(x[:1] + 1, ids=[ROW])",
+    ),
+    "in a file, loaded": (
+        "index = make(); index.add(x, ids=ids); index.save(folder + '/s'); del index\n"
+        "index = lethevec.Index.load(folder + '/s', vectors=folder + '/v')",
+        "index.forget(ids[100:200])",
+    ),
+    "in a file, the index itself": ("index = make(vectors=folder + '/v'); index.add(x, ids=ids)", "del index"),
     "codes": ("index = make(keep_vectors=False); index.add(x, ids=ids)", "index.forget(ROW)"),
     "codes, hamming": (
         "index = make(keep_vectors=False, ranking='hamming', bits=128); index.add(x, ids=ids)",

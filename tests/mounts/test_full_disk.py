@@ -375,3 +375,34 @@ def test_the_folder_of_a_new_database_on_a_full_disk(small_disk: Callable[..., S
         disk.empty()
         with lethevec.connect(folder) as db:
             assert db.collections() == []
+
+
+@pytest.mark.parametrize("source", ["scan", "pivots"])
+@pytest.mark.parametrize("pages", [0, 1, 40, 90])
+def test_vectors_in_a_file_on_a_full_disk(small_disk: Callable[..., SmallDisk], pages: int, source: str):
+    """Without space for another piece of the file an add is refused as a whole; a forget needs none."""
+    disk = small_disk(4)
+    options: dict[str, Any] = {"metric": "l2", "source": source}
+    index = lethevec.Index(dim=32, vectors=disk.folder / "vectors", **options)
+    index.add(X[:500], ids=range(500))
+    before = index.digest()
+    disk.fill(pages * PAGE)
+    many = np.tile(X, (10, 1)) + 1
+    with pytest.raises(IncompleteWriteError, match="No space left"):
+        index.add(many, ids=range(10_000, 10_000 + len(many)))
+    assert index.digest() == before
+    content = (disk.folder / "vectors").read_bytes()
+    assert not any(vector.tobytes() in content for vector in many[::500])
+    index.forget(range(100))
+    index.update(X[600:700], ids=range(200, 300))
+    disk.empty()
+    index.add(many[:9000], ids=range(10_000, 19_000))
+    index.forget(range(10_000, 19_000))
+    other = lethevec.Index(dim=32, **options)
+    other.add(X[300:500], ids=range(300, 500))
+    other.add(X[100:200], ids=range(100, 200))
+    other.add(X[600:700], ids=range(200, 300))
+    assert index.digest() == other.digest()
+    assert index.search(X[:50], k=3).ids.tolist() == other.search(X[:50], k=3).ids.tolist()
+    del index
+    assert not (disk.folder / "vectors").exists()

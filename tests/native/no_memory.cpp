@@ -8,6 +8,7 @@
 // Whatever memory a call gives back, whether it succeeds or fails, is looked at first: no piece of a record's vector,
 // no id and no piece of a query may be in it.
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -118,6 +119,20 @@ VectorForm form_of(const std::string& kind) {
     return kind == "int8" ? VectorForm::int8 : kind == "float16, refined" ? VectorForm::float16 : VectorForm::float32;
 }
 
+bool in_file(const std::string& kind) { return FILES_OF_VECTORS && kind.find("in a file") != std::string::npos; }
+
+FileOfVectors file_for(const std::string& kind) {
+    if (!in_file(kind)) return {};
+    const char* folder = std::getenv("TMPDIR");
+    std::string path = std::string(folder ? folder : "/tmp") + "/no_memory.XXXXXX";
+    const int descriptor = mkstemp(path.data());
+    if (descriptor < 0) {
+        std::perror(path.c_str());
+        std::exit(1);
+    }
+    return {descriptor, path};
+}
+
 std::unique_ptr<Index> index_of(const std::string& kind) {
     std::unique_ptr<Source> source;
     if (kind == "tables") {
@@ -127,7 +142,7 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         tables.probes = 10;
         tables.bucket_rows = 32;
         source = tables.make();
-    } else if (kind == "scan" || kind == "int8") {
+    } else if (kind == "scan" || kind == "int8" || kind == "scan in a file") {
         source = ScanSettings().make();
     } else if (kind == "graph") {
         GraphSettings graph;
@@ -147,7 +162,11 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         pivots.refine = kind == "refined" || kind == "following, refined" || kind == "float16, refined";
         source = pivots.make();
     }
-    return std::make_unique<Index>(IndexSettings{Metric::l2, false, form_of(kind)}, encoder_of(2), std::move(source));
+    const FileOfVectors file = file_for(kind);
+    auto index = std::make_unique<Index>(IndexSettings{Metric::l2, false, form_of(kind)}, encoder_of(2),
+                                         std::move(source), file);
+    if (file.descriptor >= 0) close(file.descriptor);
+    return index;
 }
 
 // An id that is like no other eight bytes.
@@ -369,8 +388,18 @@ void check_reencoding() {
 int main(int count, char** arguments) {
     std::vector<std::string> kinds(arguments + 1, arguments + count);
     if (kinds.empty())
-        kinds = {"scan",  "tables", "pivots",          "refined", "void", "following", "following, refined",
-                 "graph", "int8",   "float16, refined"};
+        kinds = {"scan",
+                 "tables",
+                 "pivots",
+                 "refined",
+                 "void",
+                 "following",
+                 "following, refined",
+                 "graph",
+                 "int8",
+                 "float16, refined",
+                 "scan in a file",
+                 "pivots in a file"};
     for (const std::string& kind : kinds) check(kind);
     if (count == 1) check_reencoding();
     if (failures) std::printf("%d failures\n", failures);

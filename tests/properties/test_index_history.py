@@ -32,6 +32,15 @@ CONFIGURATIONS = {
     "usr l2": {"metric": "l2", "family": "usr", "bits": 2 * DIM, "steps": 3},
     "usr ip hamming": {"metric": "ip", "family": "usr", "bits": 2 * DIM, "steps": 3, "ranking": "hamming"},
     "codes": {"keep_vectors": False, "bits": 2 * DIM},
+    "in a file": {"vectors": "file"},
+    "int8 usr ip in a file": {
+        "vectors": "file",
+        "keep_vectors": "int8",
+        "metric": "ip",
+        "family": "usr",
+        "bits": 2 * DIM,
+        "steps": 3,
+    },
     "int8 usr l2": {"keep_vectors": "int8", "metric": "l2", "family": "usr", "bits": 2 * DIM, "steps": 3},
     "float16": {"keep_vectors": "float16"},
     "codes ip, cut": {"metric": "ip", "family": "superbit", "bits": DIM + 9, "keep_vectors": False},
@@ -156,7 +165,8 @@ class History(RuleBasedStateMachine):
     def save_and_load(self):
         with tempfile.TemporaryDirectory() as folder:
             self.index.save(Path(folder) / "snapshot")
-            self.index = lethevec.Index.load(Path(folder) / "snapshot")
+            where = self.arguments.get("vectors", "memory")
+            self.index = lethevec.Index.load(Path(folder) / "snapshot", vectors=where)
 
     @rule(isa=st.sampled_from(core.supported_isas()))
     def switch(self, isa):
@@ -182,7 +192,7 @@ class History(RuleBasedStateMachine):
     def compare(self):
         ids = np.array(list(self.records), dtype=np.int64)
         order = np.random.default_rng(len(ids)).permutation(len(ids))
-        fresh = lethevec.Index(DIM, **self.arguments)
+        fresh = lethevec.Index(DIM, **{**self.arguments, "vectors": "memory"})
         if len(ids):
             x = np.array([self.records[id] for id in ids.tolist()])
             for part in np.array_split(order, 3):
@@ -190,13 +200,23 @@ class History(RuleBasedStateMachine):
                     fresh.add(x[part], ids=ids[part])
         assert self.index.ids().tolist() == sorted(self.records)
         assert self.index.digest() == fresh.digest()
-        assert self.index.stats() == fresh.stats()
+        assert self.stats() == fresh.stats()
         with tempfile.TemporaryDirectory() as folder:
             self.index.save(Path(folder) / "a")
             fresh.save(Path(folder) / "b")
             assert (Path(folder) / "a").read_bytes() == (Path(folder) / "b").read_bytes()
         self.compare_answers(fresh)
         self.look_for_traces()
+
+    def stats(self):
+        """Those of the index, as if vectors in a file were in memory."""
+        stats = self.index.stats()
+        in_file = stats["bytes_in_file"]
+        if in_file:
+            total = stats["bytes_total"] + in_file
+            stats |= {"bytes_in_file": 0, "bytes_vectors": in_file, "bytes_total": total}
+            stats["bytes_per_record"] = total / len(self.index)
+        return stats
 
     def compare_answers(self, fresh):
         queries = self.draw(1, 4, 1.0)
@@ -222,7 +242,10 @@ class History(RuleBasedStateMachine):
         """No byte pattern of a forgotten record in any buffer of the index, in use or not."""
         if not self.gone:
             return
-        memory = core.testing.raw_memory(self.index._native)
+        native = self.index._native
+        memory = core.testing.raw_memory(native)
+        if native.in_file():
+            memory += Path(os.fsdecode(native.file_path())).read_bytes()
         lanes = [memory[r::stride] for stride in (32, 64) for r in range(stride)]
         words = np.frombuffer(memory, dtype=np.uint32)
         word_lanes = [words[r::32].tobytes() for r in range(32)]

@@ -286,6 +286,18 @@ def kept_by(db: Store) -> bytes:
     return b"".join(data for (data,) in rows)
 
 
+def test_every_part_of_it_is_searched_for(make, many, monkeypatch):
+    """A residue of the first part alone would be found as well."""
+    monkeypatch.setattr(image, "_PART", 256)
+    db = make(index=CELLS)
+    db.add(many[:COUNT], ids=[f"id-{i}" for i in range(COUNT)])
+    assert db.write_image()
+    parts = [data for (data,) in db._session.connection.execute("SELECT data FROM image ORDER BY part")]
+    assert len(parts) > 3
+    needles = [needle.data for needle in db._image.traces()]
+    assert [part[-64:] for part in parts] == needles
+
+
 def test_a_forget_that_is_rolled_back_keeps_it(filled, make):
     db = make(dim=None, metric=None)
     whole = kept_by(db)

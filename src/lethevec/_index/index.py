@@ -35,6 +35,7 @@ from .locking import ChangeLock
 from .records import Records, refuse
 from .sources import Source
 from .tuning import Tuning, find_effort
+from .vector_files import VectorFiles, as_vector_files
 
 # Nearly every search asks for nothing that has to be converted or refused, and one query should not wait for a call for
 # each question. What this one does not take goes the long way, which has the errors.
@@ -70,6 +71,11 @@ class Index:
             `Tables`, `Pivots`, `Graph` and `Auto` are the same with parameters of their own.
         optimize: what "auto" is to make fast or small: "updates" (the default: quick adds and forgets, and good
             searches), "search" (quicker searches, slower changes) or "memory". See `Auto`.
+        vectors: where vectors are kept: in "memory", or in a file that the system keeps in memory as far as there is
+            room, for more of them than memory holds. It is the path of the file, or "file" for one in the folder for
+            temporary files. This is no part of the configuration: answers, digest and snapshots are the same. The file
+            is working memory: what is forgotten is overwritten in it before the call returns, and all of it when the
+            index goes away. Linux only.
         seed: what the random tables are drawn from. Indexes made with the same arguments are comparable.
         params: further parameters of the family.
 
@@ -95,36 +101,36 @@ class Index:
         keep_vectors: bool | str = True,
         source: str | Source = "auto",
         optimize: str | None = None,
+        vectors: str | os.PathLike[str] = "memory",
         seed: int = 0,
         **params: Any,
     ) -> None:
         """An empty index."""
-        self._start(
-            make_config(
-                dim,
-                metric,
-                family=family,
-                bits=bits,
-                ranking=ranking,
-                keep_vectors=keep_vectors,
-                source=source,
-                optimize=optimize,
-                seed=seed,
-                params=params,
-            )
+        config = make_config(
+            dim,
+            metric,
+            family=family,
+            bits=bits,
+            ranking=ranking,
+            keep_vectors=keep_vectors,
+            source=source,
+            optimize=optimize,
+            seed=seed,
+            params=params,
         )
+        self._start(config, as_vector_files(vectors, config.keep_vectors))
 
-    def _start(self, config: Config) -> None:
+    def _start(self, config: Config, files: VectorFiles | None) -> None:
         self._config = config
         self._gain = Gain(config)
-        self._records = Records(config, self._gain.encoder())
+        self._records = Records(config, self._gain.encoder(), files)
         self._changing = ChangeLock()
 
     @classmethod
-    def _of(cls, config: Config) -> Index:
+    def _of(cls, config: Config, files: VectorFiles | None = None) -> Index:
         """An empty index of a configuration that was checked before."""
         made = cls.__new__(cls)
-        made._start(config)
+        made._start(config, files)
         return made
 
     # --- What it is --------------------------------------------------------------------------------------------------
@@ -191,12 +197,14 @@ class Index:
         `buckets_used` counts the buckets of all tables that hold a record, of `buckets_possible`. `bytes_cells` is what
         the cells of pivots take, codes included; `cells_used` counts those that hold a record. `bytes_graph` is what
         the graph takes, `vertices` counts the different vectors in it, and `edges` what pruning has left between them.
+        Vectors that are in a file count as `bytes_in_file`, and not as memory.
 
         >>> Index(dim=2).stats()["records"]
         0
         """
         native, source = self._records.native, self._records.source.name
         vectors, codes, id_map, _ = native.bytes()
+        vectors, in_file = (0, vectors) if native.in_file() else (vectors, 0)
         n = len(native)
         tables, possible, used, _ = core.table_stats(native) if source == "tables" else (0, 0, 0, 0)
         cells, pivots, filled, largest = core.pivot_stats(native) if source == "pivots" else (0, 0, 0, 0)
@@ -212,6 +220,7 @@ class Index:
             "bytes_graph": graph,
             "bytes_total": total,
             "bytes_per_record": total / n if n else 0.0,
+            "bytes_in_file": in_file,
             "buckets_used": used,
             "buckets_possible": possible,
             "pivots": pivots,
@@ -473,8 +482,8 @@ class Index:
 
     # --- Copies ------------------------------------------------------------------------------------------------------
 
-    def copy(self) -> Index:
-        """An index of its own with the same configuration and records.
+    def copy(self, *, vectors: str | os.PathLike[str] = "memory") -> Index:
+        """An index of its own with the same configuration and records; `vectors` says where it keeps its vectors.
 
         >>> index = Index(dim=2)
         >>> index.add([[0, 1], [1, 0]], ids=[5, 3])
@@ -482,7 +491,7 @@ class Index:
         >>> index.forget(5), len(index), len(other)
         (1, 1, 2)
         """
-        made = self._of(self._config)
+        made = self._of(self._config, as_vector_files(vectors, self._config.keep_vectors))
         with self._changing.unchanged():
             columns = self._records.columns()
         made._take(columns)
@@ -520,13 +529,16 @@ class Index:
             _wipe(columns)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, max_setup: int = MAX_SETUP) -> Index:
+    def load(
+        cls, path: str | os.PathLike[str], *, max_setup: int = MAX_SETUP, vectors: str | os.PathLike[str] = "memory"
+    ) -> Index:
         """Read a snapshot. Nothing in the file is trusted: what is not a whole, unharmed snapshot is refused.
 
         Args:
             path: the file.
             max_setup: how many numbers the configuration may ask for, beside 64 for each byte of the file. A few bytes
                 could otherwise ask for tables of gigabytes. The error says how many a file needs.
+            vectors: where the index keeps its vectors; see `Index`.
 
         >>> Index.load("/nowhere.index")
         Traceback (most recent call last):
@@ -534,10 +546,11 @@ class Index:
         """
         place = as_path(path)
         max_setup = integer("max_setup", max_setup, 0, 1 << 62)
+        as_vector_files(vectors)  # before the file is read, whose errors are others
         try:
             config, columns = snapshot.read(place, max_setup)
             try:
-                made = cls._of(config)
+                made = cls._of(config, as_vector_files(vectors, config.keep_vectors))
                 as_they_are = config.keep_vectors is True  # nothing that could be written otherwise
                 made._take(columns if as_they_are else [column.copy() for column in columns])
                 if not (as_they_are or made._holds(columns)):

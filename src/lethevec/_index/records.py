@@ -16,6 +16,7 @@ from ..errors import IdError, UnknownIdError
 from .arguments import I64
 from .config import Config
 from .sources import Auto, Chosen, chosen, native_source
+from .vector_files import VectorFiles
 
 #: Records from which on a call that files them in cells shows a bar.
 SHOWN_FROM = 20_000
@@ -27,8 +28,9 @@ class Records:
     Whoever changes it holds the lock for changes; searches need none.
     """
 
-    def __init__(self, config: Config, encoder: core.Encoder) -> None:
+    def __init__(self, config: Config, encoder: core.Encoder, files: VectorFiles | None = None) -> None:
         self._config = config
+        self._files = files  # where vectors are, if not in memory
         self._encoder = encoder
         self.source: Chosen = chosen(config, 0)
         self.native = self._empty(self.source)
@@ -36,7 +38,19 @@ class Records:
     def _empty(self, source: Chosen) -> core.Index:
         config = self._config
         hamming = config.ranking == "hamming"
-        return core.Index(self._encoder, config.metric, hamming, config.form.name, native_source(config, source))
+
+        def make(descriptor: int = -1, path: bytes = b"") -> core.Index:
+            return core.Index(
+                self._encoder, config.metric, hamming, config.form.name, native_source(config, source), descriptor, path
+            )
+
+        return make() if self._files is None else self._files.index(make)
+
+    def empty(self) -> None:
+        """Let go of all records; with them goes the file of vectors, when the searches that have begun are over."""
+        self._files = None
+        self.source = chosen(self._config, 0)
+        self.native = self._empty(self.source)
 
     def __len__(self) -> int:
         return len(self.native)
@@ -70,8 +84,9 @@ class Records:
 
     def expect(self, records: int) -> None:
         """Be empty, in the source that so many records call for."""
-        self.source = chosen(self._config, records)
-        self.native = self._empty(self.source)
+        source = chosen(self._config, records)
+        if source != self.source:
+            self.native, self.source = self._empty(source), source
 
     def file_loaded(self, image: bytes | None, rows: npt.NDArray[np.uint32] | None, threads: int) -> bool:
         """File what was loaded into the native index; whether that was done by the image."""

@@ -16,6 +16,8 @@ def index_options(options: object, optimize: str | None) -> dict[str, Any] | Non
     """The options of a new store's index as they were given; `optimize` is for the source "auto"."""
     if options is not None and not isinstance(options, dict):
         raise InputError(f"index: expected a dict of options, got {type(options).__name__}")
+    if options is not None and "vectors" in options:
+        raise ParameterError("index: expected options that belong to the store, got vectors, which is one of open()")
     if optimize is None:
         return options
     return {"source": "auto", **(options or {}), "optimize": optimize}

@@ -40,6 +40,7 @@ from .ledger import Ledger
 from .pages import owner
 from .session import Session
 from .tables import RecordTables
+from .vectors import VectorsInFile
 
 __all__ = ["SAMPLE", "Eraser", "Traces"]
 
@@ -54,13 +55,21 @@ class Traces:
     sampled: int = 0
     most: int = SAMPLE  # records
 
-    def take(self, records: Iterable[Stored], every: int, tables: RecordTables, codes: Codes) -> None:
+    def take(
+        self,
+        records: Iterable[Stored],
+        every: int,
+        tables: RecordTables,
+        codes: Codes,
+        vectors: VectorsInFile | None,
+    ) -> None:
         """Note the bytes of every so many of these records."""
         for place, record in enumerate(records):
             if place % every == 0 and self.sampled < self.most:
                 self.sampled += 1
                 if record.vector is not None:
                     self._note(vector_needles(np.frombuffer(record.vector, dtype="<f4"), own_only=True))
+                    self._note(vectors.traces(record.vector) if vectors is not None else [])
                 self._note(id_needles(record.id, own_only=True))
                 if record.subject is not None:
                     self._note(text_needles(record.subject, "subject"))
@@ -209,8 +218,12 @@ class Eraser:
         session = self._session
         if pages is None:
             return search(sources(session), traces.needles.values(), living(session))
-        others: list[Source] = [FileSource(path) for path in session.files.searchable() if path != session.path]
+        # Of the vault, which is long, the parts that were rewritten; of a file of vectors likewise.
+        passed_over = {session.path, *session.tables.files()}
+        others: list[Source] = [FileSource(path) for path in session.searchable() if path not in passed_over]
         others += session.tables.rewritten()
+        if session.vectors is not None:
+            others += session.vectors.sources(rewritten=True)
         some = _Pages(session.raw, session.page_size, pages)
         judge = living(session)
 
@@ -227,7 +240,8 @@ class Eraser:
 def sources(session: Session) -> list[Source]:
     """Every file that could hold a record or its key, to be searched."""
     files = [FileSource(path) for path in session.searchable()]
-    return [Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files]
+    paged: list[Source] = [Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files]
+    return paged if session.vectors is None else [*paged, *session.vectors.sources(rewritten=False)]
 
 
 def living(session: Session) -> Callable[[Finding], bool]:
@@ -252,6 +266,8 @@ def living(session: Session) -> Callable[[Finding], bool]:
                 if key
             ):
                 return True
+        if session.vectors is not None and session.vectors.explains(finding, session):
+            return True
         return any(
             _holds(session, f"{table} WHERE", column, finding.data, with_zeros=True) for table, _, column in columns
         )

@@ -7,6 +7,7 @@
 | `people.lethe-lock` | whose lock keeps a second writer out |
 | `people.lethe-reserve` | a megabyte of zeros while a writer is there (see `reserve`) |
 | `people.lethe-copy-...` | where a backup or an export is being written (see `copying`) |
+| `people.lethe-vectors`, `-vectors-2`, ... | with `vectors="file"`, those of the index while a writer is there |
 | `people.lethe-keys` | the keys, unless they are kept elsewhere |
 | `people.lethe-keys-vault` | the keys of sealed records, beside the others (see `vault`) |
 
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._durable import kind_of, open_regular
+from .._index.vector_files import names_of
 from ..errors import FileError
 
 __all__ = ["CATALOG", "FileSource", "RawFile", "StoreFiles", "sync_file"]
@@ -61,6 +63,15 @@ class StoreFiles:
         return self._beside("-reserve")
 
     @property
+    def vectors(self) -> Path:
+        """The first name of the files that the index keeps its vectors in, if it does."""
+        return self._beside("-vectors")
+
+    def vector_files(self) -> list[Path]:
+        """Those of them that are there."""
+        return [path for path in names_of(self.vectors) if path.exists()]
+
+    @property
     def building(self) -> Path:
         """A new database until it is complete."""
         return self._beside("-new")
@@ -81,7 +92,7 @@ class StoreFiles:
     def searchable(self) -> list[Path]:
         """Every file that could hold a record, as far as they exist. SQLite's `-shm` holds page numbers only."""
         names = ("", "-wal", "-journal", "-new", "-new-journal", "-reserve", "-lock", "-keys", "-keys.new")
-        return [path for path in (self._beside(name) for name in names) if path.exists()]
+        return [*(path for path in (self._beside(name) for name in names) if path.exists()), *self.vector_files()]
 
     def everything(self) -> list[Path]:
         """Every file that belongs to the store, as far as they exist, keys apart."""

@@ -201,7 +201,7 @@ class Forgetter:
             def note(records: Sequence[Stored]) -> None:
                 nonlocal count
                 count += len(records)
-                traces.take(records, step, session.tables, self._codes)
+                traces.take(records, step, session.tables, self._codes, session.vectors)
                 if tagged:
                     tags.extend(audit.tag_id(record.id) for record in records)
 

@@ -164,8 +164,8 @@ class Image:
             self.write(index)
 
     def traces(self) -> list[Needle]:
-        """What a search of the files would find of it: its end, which no other image has."""
+        """What a search of the files would find of it: the end of each part. The last one's no other image has."""
         if not self._session.tables.has_image:
             return []
-        sql = "SELECT substr(data, -64) FROM main.image ORDER BY part DESC LIMIT 1"
+        sql = "SELECT substr(data, -64) FROM main.image ORDER BY part"
         return [Needle("image", end) for (end,) in self._connection.execute(sql) if type(end) is bytes]

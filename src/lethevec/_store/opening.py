@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._index import Config, Index
+from .._index.vector_files import VectorFiles, remove_leftovers
 from ..errors import FileError, IncompleteWriteError, InputError, ParameterError
 from .checkpoint import BusyError
 from .configuration import draws_key, new_configuration, read_configuration
@@ -106,7 +107,10 @@ def refuse_collection(path: Path) -> None:
 
 
 def recover(session: Session, eraser: Eraser) -> None:
-    """Do what a crash has left: half a copy, an unscrubbed log, erasures without a receipt. It waits for nobody."""
+    """Do what a crash has left: vectors in a file, half a copy, an unscrubbed log, erasures without a receipt. It waits
+    for nobody."""
+    with suppress(OSError):  # one that is in the way of a new file, or of an erasure, is found there
+        remove_leftovers(session.files.vectors)
     with suppress(FileError, OSError):  # an erasure says so if it is in the way
         remove_unfinished(session.path)
     eraser.try_complete()
@@ -115,21 +119,22 @@ def recover(session: Session, eraser: Eraser) -> None:
             session.checkpointer.run(0.0)
 
 
-def make_index(session: Session) -> Index:
-    """An empty index of the store's configuration. A writer gives the store a key if one is due and it has none."""
+def make_index(session: Session, files: VectorFiles | None) -> Index:
+    """An empty index of the store's configuration, its vectors in memory or in files. A writer gives the store a key
+    if one is due and it has none."""
     config = read_configuration(session.state.configuration, session.path)
     if not draws_key(config):
-        return Index._of(config)
+        return Index._of(config, files)
     key = read_key(session.connection, session.path)
     if key is None and session.read_only:
-        return Index._of(config)
+        return Index._of(config, files)
     if key is not None:
-        return Index._of(config.with_key(key))
+        return Index._of(config.with_key(key), files)
     key = draw_key()
-    index = Index._of(config.with_key(key))  # before anything is written: it may refuse
+    index = Index._of(config.with_key(key), files)  # before anything is written: it may refuse
     try:
         with session.transaction():
             put_key(session.connection, key)
     except IncompleteWriteError:
-        return Index._of(config)  # a full disk must not stand in the way of a forget: the next open draws
+        return Index._of(config, files)  # a full disk must not stand in the way of a forget: the next open draws
     return index

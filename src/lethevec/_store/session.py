@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import FileError, IncompleteWriteError, UnsupportedError
 from .checkpoint import BusyError, Checkpointer
@@ -21,6 +21,9 @@ from .schema import State, check_header, check_not_truncated, check_version, rea
 from .sealed import SealedTables
 from .tables import RecordTables
 from .vault import Vault
+
+if TYPE_CHECKING:
+    from .vectors import VectorsInFile
 
 __all__ = ["Participant", "Session", "Transaction"]
 
@@ -72,6 +75,7 @@ class Session:
         #: was rolled back, or that wrote several times.
         self.epoch = 0
         self.participants: list[Participant] = []
+        self.vectors: VectorsInFile | None = None  # where the index has a file for them
         self._transaction: Transaction | None = None
         self._marked = False  # whether the tables say that pages were rewritten
         self.raw = RawFile(self.path, writable=not read_only)
@@ -141,8 +145,9 @@ class Session:
         return self._transaction is not None
 
     def searchable(self) -> list[Path]:
-        """Every file that could hold a record or its key."""
-        return [*self.files.searchable(), *self.tables.files()]
+        """Every file that could hold a record or its key, but for one of our own index, which is read in parts."""
+        own = [] if self.vectors is None else self.files.vector_files()
+        return [*(path for path in self.files.searchable() if path not in own), *self.tables.files()]
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:

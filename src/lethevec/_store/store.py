@@ -72,6 +72,7 @@ from .session import Session
 from .soon import Soon
 from .survey import Survey, Surveyor
 from .vault import vault_path
+from .vectors import VectorsInFile, check_vectors, vector_files
 
 __all__ = ["Store", "open"]
 
@@ -106,6 +107,7 @@ class Store:
         clock: Clock = time.time,
         retention: timedelta | None = None,
         filters: Sequence[str] | None = None,
+        vectors_in_file: bool = False,
     ) -> None:
         """Finish what an earlier process left, then load the index."""
         self._session = session
@@ -118,7 +120,9 @@ class Store:
         if not session.read_only:
             recover(session, self._eraser)
             self._reserve.ensure()
-        index = make_index(session)
+        index = make_index(session, vector_files(session, vectors_in_file))
+        if vectors_in_file:
+            session.vectors = VectorsInFile(index)
         self._codes = Codes(session, index)
         self._retention = Retention(session, clock)
         self.retention = retention  #: how long records are kept unless they say otherwise; None: for ever
@@ -898,6 +902,8 @@ class Store:
                     self._reserve.release()
             finally:
                 try:
+                    if self._session.vectors is not None:
+                        self._mirror.index._records.empty()
                     self._session.close()
                 finally:
                     if self._lock is not None:
@@ -968,6 +974,7 @@ def open_store(
     clock: Clock = time.time,
     retention: timedelta | None = None,
     filters: Sequence[str] | None = None,
+    vectors_in_file: bool = False,
 ) -> Store:
     """Open or create a store; everything was checked. `ledger` says who signs its receipts, `rules` what is refused."""
     session, lock = open_session(
@@ -984,6 +991,7 @@ def open_store(
                 clock=clock,
                 retention=retention,
                 filters=filters,
+                vectors_in_file=vectors_in_file,
             )
     except BaseException:
         session.close()
@@ -1006,6 +1014,7 @@ def open(
     drop_unreadable: bool = False,
     clock: Clock = time.time,
     filters: bool | Sequence[str] = True,
+    vectors: str = "memory",
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -1023,6 +1032,9 @@ def open(
     `filters` says which fields of payloads are kept in memory to make `where` fast, from the first filter on: all of
     them (True), none (False), or these. Every filter gives the same answer whichever it is.
 
+    `vectors="file"` keeps the vectors of the index in a file beside the store, as long as it is open, for more of them
+    than memory holds (see `Index`). It is for writers, and for stores that are not encrypted.
+
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> with open(folder.name + "/people.lethe", dim=2, metric="l2") as db:
@@ -1038,6 +1050,9 @@ def open(
         raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
     boolean("read_only", read_only)
     boolean("drop_unreadable", drop_unreadable)
+    in_file = check_vectors(vectors, read_only=read_only)
+    if in_file and encrypt:
+        raise UnsupportedError("vectors: expected 'memory' with encrypt=True: a file would have them in the clear")
     place = as_path(path)
     keys_path = StoreFiles(place).keys if keys is None else as_path(keys, "keys")
     refuse_collection(place)
@@ -1055,4 +1070,5 @@ def open(
         clock=check_clock(clock),
         filters=check_filters(filters),
         drop_unreadable=drop_unreadable,
+        vectors_in_file=in_file,
     )

@@ -1,0 +1,203 @@
+"""Stores whose index keeps its vectors in a file beside the database: the same store, and one more file to erase."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import lethevec
+from lethevec._native import core
+from lethevec.errors import ErasureIncompleteError, IncompleteWriteError, ParameterError, UnsupportedError
+from lethevec.reference.kept_form import packed, rounded
+
+from .conftest import find_leftovers
+
+pytestmark = pytest.mark.skipif(not core.FILES_OF_VECTORS, reason="needs Linux")
+DIM = 40
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(3).normal(size=(3000, DIM)).astype(np.float32)
+
+
+def vector_files(folder):
+    return sorted(path.name for path in folder.iterdir() if "-vectors" in path.name)
+
+
+def rolled_back(db, x):
+    with db.transaction():
+        db.add(x[2500:2600], ids=range(5000, 5100))
+        db.forget(ids=range(1500, 1503), ignore_unknown=True)
+        raise ZeroDivisionError
+
+
+OPTIONS = {
+    "default": {},
+    "pivots": {"source": lethevec.Pivots(cell_size=20, key=bytes(range(16)))},
+    "auto": {"source": lethevec.Auto(pivots_from=700, pivots=lethevec.Pivots(key=bytes(range(16))))},
+    "int8": {"keep_vectors": "int8"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_same_store_with_the_file_and_without(x, tmp_path, name):
+    """Digest, backup and answers; the file is there while a writer is, and holds nothing of what was forgotten."""
+    stores = {}
+    for where in ("memory", "file"):
+        with lethevec.open(tmp_path / f"{where}.lethe", DIM, "l2", index=OPTIONS[name], vectors=where) as db:
+            db.add(x[:2000], ids=range(2000), subjects=[f"person {n % 9}" for n in range(2000)])
+        with lethevec.open(tmp_path / f"{where}.lethe", vectors=where) as db:
+            assert len(vector_files(tmp_path)) == (where == "file")
+            receipt = db.forget(subject="person 3")
+            db.upsert(x[2000:2100], ids=range(4000, 4100))
+            db.forget(ids=[5], ignore_unknown=True)
+            with pytest.raises(ZeroDivisionError):
+                rolled_back(db, x)
+            assert db.verify(receipt, subject="person 3")
+            content = b"".join((tmp_path / f).read_bytes() for f in vector_files(tmp_path))
+            gone = [x[row] for row in [*range(3, 2000, 9), 5, *range(2500, 2600)]]
+            assert not any(packed_of(name, vector) in content for vector in gone)
+            assert (where == "file") == (packed_of(name, x[1]) in content)
+            assert set(vector_files(tmp_path)) <= set(db.files())
+            db.backup(tmp_path / f"{where}.backup")
+            stores[where] = (
+                db.digest(),
+                (tmp_path / f"{where}.backup").read_bytes(),
+                db.search(x[:30], k=5).ids.tolist(),
+            )
+        assert vector_files(tmp_path) == []
+    assert stores["memory"] == stores["file"]
+
+
+def packed_of(name, vector):
+    return packed("int8", rounded("int8", vector[None])) if name == "int8" else vector.tobytes()
+
+
+def test_an_erasure_searches_what_was_rewritten(x, tmp_path, monkeypatch):
+    """With bytes of the record put back into the file, no receipt is signed; without them it is."""
+    with lethevec.open(tmp_path / "s.lethe", DIM, "l2", vectors="file") as db:
+        db.add(x[:500], ids=range(500))
+        (name,) = vector_files(tmp_path)
+        records = db._mirror.index._records
+        forget = type(records).forget
+        place = (tmp_path / name).read_bytes().index(x[499].tobytes())
+
+        def spoiled(self, ids, **options):
+            gone = forget(self, ids, **options)
+            with open(tmp_path / name, "r+b") as file:
+                file.seek(place)
+                file.write(x[7].tobytes())
+            return gone
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(records), "forget", spoiled)
+            patch.setattr(type(records), "forget_one", lambda self, id: spoiled(self, np.array([id])) == 1)
+            with pytest.raises(ErasureIncompleteError, match=r"vector float32 LE in s\.lethe-vectors"):
+                db.forget(ids=[7])
+        assert db.pending_erasures() == 1
+        with open(tmp_path / name, "r+b") as file:
+            file.seek(place)
+            file.write(bytes(4 * DIM))
+        db.complete_erasures()
+        assert db.pending_erasures() == 0
+        assert db.receipts()[-1].records == 1
+
+
+@pytest.mark.parametrize("keep", ["float16", "int8"])
+def test_the_search_looks_for_small_forms_too(x, tmp_path, monkeypatch, keep):
+    with lethevec.open(tmp_path / "s.lethe", DIM, "l2", vectors="file", index={"keep_vectors": keep}) as db:
+        db.add(x[:500], ids=range(500))
+        db.add(x[:5], ids=range(1000, 1005))  # equal vectors live on, which is no residue
+        assert db.forget(ids=[3]).records == 1
+        kept = packed(keep, rounded(keep, x[7:8]))
+        (name,) = vector_files(tmp_path)
+        place = (tmp_path / name).read_bytes().index(kept)
+        native = type(db._mirror.index._native)
+        parts = native.parts_of_file
+
+        def spoiled(self, rewritten):
+            with open(tmp_path / name, "r+b") as file:
+                file.seek(place)
+                file.write(kept)
+            return parts(self, rewritten)
+
+        monkeypatch.setattr(native, "parts_of_file", spoiled)
+        with pytest.raises(ErasureIncompleteError, match=f"vector {keep}"):
+            db.forget(ids=[7])
+
+
+KILLED = """
+import os, sys, numpy as np, lethevec
+x = np.random.default_rng(3).normal(size=(3000, 40)).astype(np.float32)
+db = lethevec.open(sys.argv[1], 40, "l2", vectors="file")
+if len(db) == 0:
+    db.add(x[:2000], ids=range(2000))
+print("there", flush=True)
+for id in range(2000):
+    if id in db:
+        db.forget(ids=[id])
+        print(id, flush=True)
+"""
+
+
+def test_kill_9_in_the_middle_of_forgets(x, tmp_path):
+    """What was left is never read: it is overwritten and removed by the next open, with the file or without."""
+    path = tmp_path / "s.lethe"
+    for vectors in ("file", "memory"):
+        command = [sys.executable, "-c", KILLED, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "there\n"
+            told = [int(child.stdout.readline()) for _ in range(5)]
+            child.kill()
+            told += [int(line) for line in child.stdout if line.endswith("\n")]
+        (left,) = vector_files(tmp_path)
+        held = os.open(tmp_path / left, os.O_RDONLY)
+        try:
+            content = os.pread(held, 1 << 30, 0)
+            assert not any(x[id].tobytes() in content for id in told)
+            assert x[1999].tobytes() in content
+            with lethevec.open(path, vectors=vectors) as db:
+                assert os.pread(held, 1 << 30, 0).strip(b"\0") == b""
+                assert not any(id in db for id in told)
+                assert db.search(x[1999], k=1).ids.tolist() == [[1999]]
+                assert db.pending_erasures() == 0
+            assert vector_files(tmp_path) == []
+        finally:
+            os.close(held)
+        assert find_leftovers(tmp_path, vectors=x[told]) == []
+
+
+def test_who_cannot_have_one(x, tmp_path):
+    path = tmp_path / "s.lethe"
+    with pytest.raises(UnsupportedError, match="clear"):
+        lethevec.open(path, DIM, encrypt=True, vectors="file")
+    assert not path.exists()
+    lethevec.open(path, DIM, encrypt=True).close()
+    with pytest.raises(UnsupportedError, match="encrypted"):
+        lethevec.open(path, vectors="file")
+    assert vector_files(tmp_path) == []
+    lethevec.open(tmp_path / "plain.lethe", DIM).close()
+    with pytest.raises(UnsupportedError, match="read_only"):
+        lethevec.open(tmp_path / "plain.lethe", read_only=True, vectors="file")
+    for bad in (None, "disk", tmp_path / "v"):
+        with pytest.raises(ParameterError, match="'memory' or 'file'"):
+            lethevec.open(tmp_path / "plain.lethe", vectors=bad)
+    with pytest.raises(ParameterError, match="one of open"):
+        lethevec.open(tmp_path / "new.lethe", DIM, index={"vectors": "file"})
+
+
+def test_somebody_elses_file_is_not_touched(x, tmp_path):
+    path = tmp_path / "s.lethe"
+    lethevec.open(path, DIM).close()
+    other = tmp_path / "s.lethe-vectors"
+    other.write_bytes(b"notes")
+    with pytest.raises(IncompleteWriteError, match="not a file of ours"):
+        lethevec.open(path, vectors="file")
+    lethevec.open(path).close()
+    assert other.read_bytes() == b"notes"
