@@ -275,6 +275,10 @@ def test_a_file_that_is_not_ours_is_not_touched(x, tmp_path, content):
     with pytest.raises(IncompleteWriteError, match="not a file of ours"):
         lethevec.Index(DIM, vectors=path)
     assert path.read_bytes() == content
+    path.rename(tmp_path / "w-2")  # not the name that is asked for
+    index = lethevec.Index(DIM, vectors=tmp_path / "w")
+    index.add(x[:9], ids=range(9))
+    assert (tmp_path / "w-2").read_bytes() == content
 
 
 def test_links_and_devices_are_refused(tmp_path):

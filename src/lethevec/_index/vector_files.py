@@ -92,8 +92,9 @@ def remove_leftovers(base: Path) -> None:
     pattern = re.compile(re.escape(base.name) + r"(-[1-9][0-9]*)?")
     for name in os.listdir(base.absolute().parent):
         if pattern.fullmatch(name):
-            with suppress(FileNotFoundError):
-                _remove_leftover(base.with_name(name))
+            path = base.with_name(name)
+            with suppress(FileNotFoundError if path == base else OSError):  # another name is passed over
+                _remove_leftover(path)
 
 
 def _remove_leftover(path: Path) -> None:

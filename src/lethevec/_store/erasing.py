@@ -240,7 +240,9 @@ class Eraser:
 def sources(session: Session) -> list[Source]:
     """Every file that could hold a record or its key, to be searched."""
     files = [FileSource(path) for path in session.searchable()]
-    paged: list[Source] = [Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files]
+    paged: list[Source] = [
+        Paged(f, session.page_size, session.page_size) if f.path == session.path else f for f in files
+    ]
     return paged if session.vectors is None else [*paged, *session.vectors.sources(rewritten=False)]
 
 
