@@ -288,7 +288,7 @@ def kept_by(db: Store) -> bytes:
 
 def test_every_part_of_it_is_searched_for(make, many, monkeypatch):
     """A residue of the first part alone would be found as well."""
-    monkeypatch.setattr(image, "_PART", 256)
+    monkeypatch.setattr(image, "_PART", 100)
     db = make(index=CELLS)
     db.add(many[:COUNT], ids=[f"id-{i}" for i in range(COUNT)])
     assert db.write_image()
