@@ -168,14 +168,15 @@ fuzz: $(ENVIRONMENTS)/fuzz/.installed
 	$(ENVIRONMENTS)/fuzz/bin/python tests/fuzz/guided/readers.py snapshots build/fuzz/snapshots $(FUZZ)
 	$(ENVIRONMENTS)/fuzz/bin/python tests/fuzz/guided/readers.py receipts build/fuzz/receipts $(FUZZ)
 
-# The server under load for ten minutes, and killed fifty times. The suite has short versions of both.
+# The server under load for ten minutes, and killed fifty times, alone and with two readers. The suite has short versions of both.
 SERVER_LOAD ?= --seconds 600 --workers 2
 SERVER_CRASH ?= --kills 50
 test-server-load: $(VENV)/.installed-test
 	$(BIN)/python -m tests.server.load load $(SERVER_LOAD)
 
 test-server-crash: $(VENV)/.installed-test
-	$(BIN)/python -m tests.server.load crash $(SERVER_CRASH)
+	$(BIN)/python -m tests.server.load crash --workers 0 $(SERVER_CRASH)
+	$(BIN)/python -m tests.server.load crash --workers 2 $(SERVER_CRASH)
 
 # The console in a browser. Chromium comes from Debian's packages where root may install them; without a browser every
 # test is skipped, and says what is missing.

@@ -1,7 +1,7 @@
 """Load on a server from outside, with an oracle: what was acknowledged is there, what was forgotten is not.
 
     python -m tests.server.load load --seconds 600 --workers 2
-    python -m tests.server.load crash --kills 50
+    python -m tests.server.load crash --kills 50 --workers 0
 
 `make test-server-load` and `make test-server-crash` run these; the suite runs short versions. All traffic is loopback.
 """
@@ -233,8 +233,11 @@ def search(port: int, oracle: Oracle, stop: threading.Event, seed: int, failures
         caller.close()
 
 
-def run_load(folder: Path, seconds: float, workers: int, *, writers: int = 2, searchers: int = 3) -> dict[str, Any]:
-    """Adds, forgets and searches at once; what came of it."""
+def run_load(
+    folder: Path, seconds: float, workers: int, *, writers: int = 2, searchers: int = 3, least: int = 0
+) -> dict[str, Any]:
+    """Adds, forgets and searches at once; what came of it. It goes on, for a minute at most, until `least` records are
+    forgotten and ten times as many searches were answered."""
     server = Served(folder, workers)
     oracle = Oracle()
     stop = threading.Event()
@@ -250,7 +253,12 @@ def run_load(folder: Path, seconds: float, workers: int, *, writers: int = 2, se
             thread.start()
         end = time.monotonic() + seconds
         memory = []
-        while time.monotonic() < end and not failures:
+
+        def enough() -> bool:
+            with oracle.lock:
+                return len(oracle.forgotten) >= least and oracle.searches >= 10 * least
+
+        while not failures and (time.monotonic() < end or (time.monotonic() < end + 60 and not enough())):
             time.sleep(min(1.0, seconds / 20))
             memory.append(server.memory())
         stop.set()
@@ -315,6 +323,7 @@ def run_crash(folder: Path, kills: int, seed: int = 0, workers: int = 0) -> dict
         server.stop()
     return {
         "kills": kills,
+        "workers": workers,
         "written": len(oracle.living) + len(oracle.forgotten),
         "forgotten": len(oracle.forgotten),
         "searches": oracle.searches,
@@ -351,7 +360,7 @@ def main() -> int:
             if grown > 1.25:
                 result["failures"].append(f"memory grew to {grown:.2f} times what it was after a quarter of the time")
         else:
-            result = run_crash(place, given.kills)
+            result = run_crash(place, given.kills, workers=given.workers)
     print(json.dumps(result, indent=1))
     return 1 if result["failures"] else 0
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nothing_is_lost_and_nothing_forgotten_is_returned_under_load(tmp_path, workers):
-    result = run_load(tmp_path / "people", 3, workers)
+    result = run_load(tmp_path / "people", 3, workers, least=6)
     assert result["failures"] == []
     assert result["searches"] > 50
     assert result["forgotten"] > 5

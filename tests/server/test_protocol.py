@@ -196,6 +196,7 @@ def test_searches_that_take_long_hold_nobody_up(server, warm, monkeypatch):
 
     monkeypatch.setattr(type(collection), "search", slow)
     monkeypatch.setattr("lethevec.server.core._LET_BE", 1e6)  # until the test is over, however busy the machine is
+    server.core._watched.clear()  # a machine that stalled may have made one of the first two searches a long one
     for _ in range(4):
         warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
         assert warm.answer()[2] == {"ids": [[1]], "distances": [[1.0]]}
@@ -259,15 +260,13 @@ def test_a_dropped_collection_is_gone_at_once(server, warm):
 def test_idle_connections_are_closed(start):
     server = start()
     fill(server)
-    server.core.guard.keep_alive = 0.5
+    server.core.guard.keep_alive = 4.0
     caller = Caller(server)
-    begin = time.monotonic()
-    for _ in range(6):  # each within the time, together longer
+    for _ in range(5):  # each within the time, together longer
         caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}))
         assert caller.answer()[0] == 200
-        time.sleep(0.15)
-    assert caller.answer() is None
-    assert time.monotonic() - begin < 15
+        time.sleep(1)
+    assert caller.answer() is None  # the server's doing: the caller waits for longer than that
     caller.close()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import httpx
+import pytest
 
 from lethevec.server.keys import KeyFile
 
@@ -14,6 +16,14 @@ from .load import Served
 ACT = {"lethevec-console": "act"}
 WATCH = {"lethevec-console": "watch"}
 LIST = "/v1/collections"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of day as sessions see it, which moves when the test says so. `clock.now` is in seconds."""
+    made = SimpleNamespace(now=1_800_000_000.0)
+    monkeypatch.setattr("lethevec.server.sessions.time", SimpleNamespace(time=lambda: made.now))
+    return made
 
 
 def sign_in(server, key, **headers):
@@ -83,31 +93,31 @@ def test_a_wrong_key_begins_nothing(start, make_key):
     assert "set-cookie" not in answer.headers
 
 
-def test_a_session_ends_by_itself_however_much_the_page_watches(start, make_key):
+def test_a_session_ends_by_itself_however_much_the_page_watches(start, make_key, clock):
     key = make_key("reader")
-    server = start(session_idle=1.0)
+    server = start(session_idle=900.0)
     sign_in(server, key).raise_for_status()
-    end = time.monotonic() + 0.7
-    while time.monotonic() < end:
+    for _ in range(8):
+        clock.now += 100
         assert server.call("GET", LIST, headers=WATCH).status_code == 200
-        time.sleep(0.1)
-    assert 0 < server.call("GET", "/v1/session", headers=WATCH).json()["idle"] < 0.5
-    time.sleep(0.5)
+    assert server.call("GET", "/v1/session", headers=WATCH).json()["idle"] == 100
+    clock.now += 99
+    assert server.call("GET", LIST, headers=WATCH).status_code == 200
+    clock.now += 1
     assert server.call("GET", LIST, headers=WATCH).status_code == 401
     assert server.call("GET", LIST, headers=ACT).status_code == 401
 
 
-def test_doing_something_prolongs_a_session_up_to_its_end(start, make_key):
+def test_doing_something_prolongs_a_session_up_to_its_end(start, make_key, clock):
     key = make_key("reader")
-    server = start(session_idle=1.0, session_longest=2.0)
+    server = start(session_idle=900.0, session_longest=2000.0)
     sign_in(server, key).raise_for_status()
-    begin = time.monotonic()
-    statuses = []
-    while time.monotonic() < begin + 2.4:
-        statuses.append((time.monotonic() - begin, server.call("GET", LIST, headers=ACT).status_code))
-        time.sleep(0.2)
-    assert all(status == 200 for at, status in statuses if at < 1.8)
-    assert statuses[-1][1] == 401
+    begin = clock.now
+    for at in (800, 1600, 1999):  # each within the idle time of the one before
+        clock.now = begin + at
+        assert server.call("GET", LIST, headers=ACT).status_code == 200
+    clock.now = begin + 2000
+    assert server.call("GET", LIST, headers=ACT).status_code == 401
 
 
 def test_a_session_ends_when_it_is_ended_and_when_its_key_is_withdrawn(start, make_key, tmp_path):
