@@ -629,3 +629,48 @@ def test_how_long_a_collection_keeps_records(server):
     for wrong in ({}, {"expires": "long"}, {"expires": 1e300}, {"expires": -1}):
         assert server.post("/v1/collections/books/retention", wrong).status_code == 422, wrong
     assert server.post("/v1/collections/books/retention", {"expires": None}).json()["expires"] is None
+
+
+def test_a_process_that_cannot_take_up_a_collection_does_not_say_that_it_has(start, monkeypatch, tmp_path):
+    """Who asked ends it, because it may hold what was forgotten. A collection that was dropped is no reason."""
+    import asyncio
+
+    from lethevec.errors import FormatError
+    from lethevec.server.processes import Control
+
+    from .conftest import fill
+
+    server = start()
+    fill(server)
+    core = server.core
+    core._refresh()
+    kind = type(core.db.collection("books"))
+    said = []
+
+    def broken(self):
+        raise FormatError("a damaged page")
+
+    async def asked() -> bytes:
+        control = Control(tmp_path, "reader-1")
+        await control.start(core)
+        try:
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "reader-1.control")
+            writer.write(b"r")
+            got = await asyncio.wait_for(reader.read(1), 30)
+            writer.close()
+            return got
+        finally:
+            await control.stop()
+
+    assert asyncio.run(asked()) == b"k"
+    monkeypatch.setattr(core.logs, "failure", lambda error, route: said.append((type(error), route)))
+    with monkeypatch.context() as here:
+        here.setattr(kind, "__len__", broken)
+        with pytest.raises(FormatError):
+            core._refresh()
+        assert asyncio.run(asked()) == b""
+        assert said == [(FormatError, "between processes")]
+        listed = core.db.collections()
+        here.setattr(type(core.db), "collections", lambda self: [listed.pop()] if listed else [])
+        core._refresh()  # it was dropped meanwhile
+    assert asyncio.run(asked()) == b"k"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from types import SimpleNamespace
 
@@ -146,6 +147,39 @@ def test_a_session_outlives_a_restart_of_the_server(start, make_key):
     again = start()
     again.http.cookies.update(cookies)
     assert again.call("GET", LIST, headers=ACT).status_code == 200
+
+
+def test_on_a_full_disk_nobody_signs_in_and_who_is_in_goes_on(start, make_key, clock):
+    """A test's own full disk: the database may not grow."""
+    key = make_key("reader")
+    server = start(session_idle=900.0)
+    sign_in(server, key).raise_for_status()
+    database = server.core.sessions._db
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        while True:
+            database.execute("INSERT INTO sessions VALUES (randomblob(32), 'x', ?, ?)", (clock.now, clock.now))
+    answer = sign_in(server, key)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full")
+    assert "set-cookie" not in answer.headers
+
+    def refuse(action, *_):
+        writes = (sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+        return sqlite3.SQLITE_DENY if action in writes else sqlite3.SQLITE_OK
+
+    database.set_authorizer(refuse)  # whatever the database says no with
+    clock.now += 300
+    assert server.call("GET", LIST, headers=ACT).status_code == 500
+    database.set_authorizer(None)
+    assert server.call("GET", LIST, headers=ACT).status_code == 200
+    database.execute("PRAGMA query_only = ON")
+    clock.now += 300
+    assert server.call("GET", LIST, headers=ACT).status_code == 200  # and not prolonged
+    assert server.call("DELETE", "/v1/session", headers=ACT).status_code == 507  # so the page goes on trying
+    database.execute("PRAGMA query_only = OFF")
+    assert server.call("DELETE", "/v1/session", headers=ACT).status_code == 200
+    assert server.call("GET", LIST, headers=ACT).status_code == 401
 
 
 def test_a_server_without_keys_answers_no_page_of_another_origin(server):

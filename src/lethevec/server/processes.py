@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethevec.errors import LethevecError
+
 from .calls import Answer, Call, Gone
 from .problems import Problem
 
@@ -116,8 +118,12 @@ class Control:
             with suppress(OSError, asyncio.IncompleteReadError):
                 word = await reader.readexactly(1)
                 if word == b"r":
-                    await core.take_up()
-                    writer.write(b"k")
+                    try:
+                        await core.take_up()
+                    except LethevecError as error:  # who asked ends this process: it may hold what was forgotten
+                        core.logs.failure(error, "between processes")
+                    else:
+                        writer.write(b"k")
                 elif word == b"m":
                     writer.write(await core.read(None, core.own_metrics))
                 await writer.drain()

@@ -15,10 +15,12 @@ import secrets
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lethevec.errors import IncompleteWriteError
+from lethevec.errors import FileError, IncompleteWriteError, StoreLockedError
 
 from .keys import Key
 from .origins import CONSOLE, of_the_console
@@ -73,11 +75,9 @@ class Sessions:
         """A new session of this key: the header that hands it to the browser."""
         token = secrets.token_urlsafe(32)
         now = time.time()
-        with self._lock:
-            self._db.execute(
-                "DELETE FROM sessions WHERE seen < ? OR began < ?", (now - self._idle, now - self._longest)
-            )
-            self._db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", (_hash(token), key.id, now, now))
+        with self._database() as db:
+            db.execute("DELETE FROM sessions WHERE seen < ? OR began < ?", (now - self._idle, now - self._longest))
+            db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", (_hash(token), key.id, now, now))
         return (self._cookie(token),)
 
     def caller(self, call: Call) -> Key | None:
@@ -91,8 +91,9 @@ class Sessions:
         key = self._core.door.live(session.key)
         out_of_date = self._idle - session.idle_left > min(_STEP, self._idle / 4)
         if key is not None and out_of_date and call.header(CONSOLE) == "act":
-            with self._lock:
-                self._db.execute("UPDATE sessions SET seen = ? WHERE token = ?", (time.time(), _hash(token)))
+            # On a full disk the session is not prolonged; what was asked for, an erasure perhaps, goes on.
+            with suppress(IncompleteWriteError, StoreLockedError), self._database() as db:
+                db.execute("UPDATE sessions SET seen = ? WHERE token = ?", (time.time(), _hash(token)))
         return key
 
     def of(self, call: Call) -> Session | None:
@@ -104,8 +105,8 @@ class Sessions:
         """End it: the header that takes the cookie away."""
         token = self._token(call)
         if token:
-            with self._lock:
-                self._db.execute("DELETE FROM sessions WHERE token = ?", (_hash(token),))
+            with self._database() as db:
+                db.execute("DELETE FROM sessions WHERE token = ?", (_hash(token),))
         return (self._cookie("", "; Max-Age=0"),)
 
     def close(self) -> None:
@@ -113,9 +114,23 @@ class Sessions:
         with self._lock:
             self._db.close()
 
-    def _find(self, token: str) -> Session | None:
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """The database, for one thread at a time; its errors as ours, which callers are told apart by status."""
         with self._lock:
-            row = self._db.execute("SELECT key, began, seen FROM sessions WHERE token = ?", (_hash(token),)).fetchone()
+            try:
+                yield self._db
+            except sqlite3.Error as error:
+                text = f"sessions.sqlite: {error}"
+                if "locked" in str(error):
+                    raise StoreLockedError(text) from error
+                if "full" in str(error) or "readonly" in str(error):
+                    raise IncompleteWriteError(text) from error
+                raise FileError(text) from error
+
+    def _find(self, token: str) -> Session | None:
+        with self._database() as db:
+            row = db.execute("SELECT key, began, seen FROM sessions WHERE token = ?", (_hash(token),)).fetchone()
         if row is None:
             return None
         key, began, seen = row

@@ -162,7 +162,7 @@ OPERATIONS = (
         secret=True,
         body=schemas.object_of({"key": {"type": "string", "minLength": 1, "maxLength": 200}}, ("key",)),
         answer=_SESSION,
-        statuses=(401, 403),
+        statuses=(401, 403, 507),
     ),
     Operation(
         "DELETE",
@@ -173,7 +173,7 @@ OPERATIONS = (
         _end,
         audited=False,
         answer=schemas.object_of({"status": {"const": "ok"}}, ("status",)),
-        statuses=(403,),
+        statuses=(403, 507),
     ),
     Operation(
         "GET",
