@@ -99,3 +99,34 @@ def test_every_operation_answers_as_in_front_of_a_folder(clients):
             assert client.post("/v1/verify", json={"receipt": entry}).json()["good"], entry["kind"]
         assert client.post("/v1/verify/chain", json={}).json()["good"]
         assert client.get("/v1/metrics").json()["pending_erasures"] == 0
+
+
+def test_an_operator_sees_shards_members_and_who_is_away(clients, lab):
+    ours, theirs = clients
+    ours.post("/v1/collections", json={"name": "notes", "dim": 2}).raise_for_status()
+    ours.post("/v1/collections/notes/add", json={"ids": [1, 2, 3], "vectors": [[1, 0], [1, 1], [0, 1]]})
+    assert theirs.get("/v1/cluster").json() == {"cluster": None}
+    assert "lethevec_cluster" not in theirs.get("/metrics").text
+    told = ours.get("/v1/cluster").json()["cluster"]
+    assert [shard["live"] for shard in told["shards"]] == [2, 2, 2]
+    assert sum(shard["buckets"] for shard in told["shards"]) > 0
+    assert {(one["state"], one["reachable"]) for one in told["members"]} == {("live", True)}
+    assert sum(one["records"] for one in told["members"]) == 6  # two copies of each
+    assert told["waiting"] == []
+
+    gone = told["members"][0]["member"]
+    lab.net.stop_member(gone)
+    ours.post(
+        "/v1/collections/notes/upsert", json={"ids": list(range(40)), "vectors": [[1, 2]] * 40}
+    ).raise_for_status()
+    told = ours.get("/v1/cluster").json()["cluster"]
+    found = {one["member"]: one for one in told["members"]}
+    assert (found[gone]["state"], found[gone]["reachable"], found[gone]["records"]) == ("away", False, None)
+    assert [one["state"] for name, one in found.items() if name != gone] == ["live"] * 5
+    assert ours.post("/v1/collections/notes/forget", json={"ids": [1]}).status_code == 202
+    (waiting,) = ours.get("/v1/cluster").json()["cluster"]["waiting"]
+    assert waiting["members"] == [gone]
+    text = ours.get("/metrics").text
+    assert 'lethevec_cluster_members{state="away"} 1' in text
+    assert "lethevec_cluster_erasures_waiting 1" in text
+    assert ours.get("/v1/metrics").json()["processes"] == ["writer"]

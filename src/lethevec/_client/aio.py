@@ -162,6 +162,10 @@ class AsyncClient:
         """The public key in force, 32 bytes."""
         return await self._send(requests.public_key())
 
+    async def cluster_status(self) -> dict[str, Any] | None:
+        """Shards, members and their states, and erasures that wait, if the server is in front of a cluster."""
+        return await self._send(requests.cluster_status())
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()

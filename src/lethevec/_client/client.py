@@ -167,6 +167,10 @@ class Client:
         """The public key in force, 32 bytes."""
         return self._send(requests.public_key())
 
+    def cluster_status(self) -> dict[str, Any] | None:
+        """Shards, members and their states, and erasures that wait, if the server is in front of a cluster."""
+        return self._send(requests.cluster_status())
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

@@ -385,6 +385,11 @@ def public_key() -> Request[bytes]:
     return Request("GET", "/v1/key", lambda content: bytes.fromhex(content["public_key"]))
 
 
+def cluster_status() -> Request[dict[str, Any] | None]:
+    """The state of the cluster behind the server, if there is one."""
+    return Request("GET", "/v1/cluster", lambda content: content["cluster"])
+
+
 def access(subject: str) -> Request[Access]:
     """Everything that is held of a person."""
 

@@ -75,6 +75,7 @@ class Core:
         self.door = Door(KeyFile(state))
         settings.check_reach(has_keys=self.door.closed)
         self.db = _connect(settings, read_only=not self.writes)
+        self.cluster = None if isinstance(self.db, lethevec.Database) else self.db
         self.signer = Signer.open(state)
         self.audit = AuditLog(state, role, self.signer)
         self.repeats = Repeats(state) if self.writes else None
@@ -202,22 +203,34 @@ class Core:
         self._slow = {name: until for name, until in self._slow.items() if until > now}
 
     def _refresh(self) -> None:
+        """Take up what the writer has done in every collection. It fails if one cannot be taken up: a reader that
+        answered for it might return what was forgotten."""
         self.changed()
         for name in self.db.collections():
-            with suppress(LethevecError):
-                len(self.db.collection(name))
+            self._take_up_one(name)
+
+    def _take_up_one(self, name: str) -> None:
+        try:
+            len(self.db.collection(name))
+        except LethevecError:
+            if name in self.db.collections():
+                raise  # it was not dropped meanwhile
 
     def own_metrics(self) -> bytes:
         """The metrics of this process."""
         self.metrics.in_flight.set(self.requests.used)
         self.metrics.body_bytes.set(self.bodies.used)
         records = {}
+        more = b""
+        if self.writes and self.cluster is not None:
+            with suppress(LethevecError):  # the registry is away: what this process knows is shown
+                more = self.cluster.metrics().encode()
         if self.writes:
             self.metrics.pending.set(self.db.pending_erasures())
             for name in self.db.collections():
                 with suppress(LethevecError):
                     records[name] = len(self.db.collection(name))
-        return self.metrics.text(records, self.guard.refused)
+        return self.metrics.text(records, self.guard.refused) + more
 
     async def erased(self) -> None:
         """After an erasure, before its answer: no other process holds the records any more."""

@@ -1,7 +1,7 @@
 """What `/metrics` shows to Prometheus: latencies by route and collection, records, pending erasures, expiries.
 
-Labels are patterns of paths and names of collections. Every sample has a `process` label; with several processes the
-one that is asked shows the samples of all.
+Labels are patterns of paths and names of collections. Every sample has a `process` label, but for those of a cluster
+behind the server; with several processes the one that is asked shows the samples of all.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def summary(text: bytes) -> dict[str, Any]:
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
             labels, value = sample.labels, sample.value
-            processes.add(labels.get("process", ""))
+            if "process" not in labels:
+                continue  # of the cluster behind the server, which no process has to itself
+            processes.add(labels["process"])
             route = labels.get("route", "")
             if sample.name == "lethevec_request_seconds_bucket":
                 buckets.setdefault(route, Tally())[float(labels["le"])] += value

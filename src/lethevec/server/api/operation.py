@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lethevec.errors import LethevecError
 
 from .. import schemas
@@ -13,6 +15,48 @@ from ..processes import merged_metrics
 __all__ = ["OPERATIONS"]
 
 _TOTALS = ("pending_erasures", "in_flight", "request_bytes", "erased_records", "expired_records")
+_LIST_OF_NAMES = {"type": "array", "items": {"type": "string"}}
+_CLUSTER = schemas.object_of(
+    {
+        "name": {"type": "string"},
+        "epoch": {**schemas.COUNT, "description": "the version of what everybody agrees on"},
+        "term": {**schemas.COUNT, "description": "how often somebody has become the writer"},
+        "shards": {
+            "type": "array",
+            "items": schemas.object_of(
+                {"shard": schemas.COUNT, "buckets": schemas.COUNT, "live": {**schemas.COUNT, "description": "copies"}},
+                ("shard", "buckets", "live"),
+            ),
+        },
+        "members": {
+            "type": "array",
+            "items": schemas.object_of(
+                {
+                    "member": {"type": "string"},
+                    "shard": schemas.COUNT,
+                    "disk": {"type": "string"},
+                    "state": {"enum": ["live", "away", "joining", "lost"]},
+                    "lease": {"type": "number", "description": "seconds for which it may answer"},
+                    "reachable": {"type": "boolean"},
+                    "records": {"type": ["integer", "null"], "description": "held, if it could be asked"},
+                },
+                ("member", "shard", "disk", "state", "lease", "reachable", "records"),
+            ),
+        },
+        "waiting": {
+            "type": "array",
+            "description": "erasures that are not complete, and on whom they wait",
+            "items": schemas.object_of({"erasure": schemas.COUNT, "members": _LIST_OF_NAMES}, ("erasure", "members")),
+        },
+        "erasures": {**schemas.COUNT, "description": "since the cluster was made"},
+        "counts": {
+            "type": "object",
+            "additionalProperties": schemas.COUNT,
+            "description": "questions, writes and members set away, since this server started",
+        },
+    },
+    ("name", "epoch", "term", "shards", "members", "waiting", "erasures", "counts"),
+)
 _OK = schemas.object_of({"status": {"const": "ok"}}, ("status",))
 
 
@@ -37,6 +81,32 @@ async def _metrics(call: Call) -> Answer:
 
 async def _live(call: Call) -> Answer:
     return Answer(summary(await _gathered(call)))
+
+
+async def _cluster(call: Call) -> Answer:
+    core = call.core
+    if core.cluster is None:
+        return Answer({"cluster": None})
+    return Answer({"cluster": _told(await core.read(None, core.cluster.status))})
+
+
+def _told(status: dict[str, Any]) -> dict[str, Any]:
+    """The cluster's status in JSON's terms: lists with names in place of keys that are numbers."""
+    members = [
+        {
+            **{name: one[name] for name in ("member", "shard", "disk", "state", "lease")},
+            "reachable": one.get("reachable", False),
+            "records": one.get("records"),
+        }
+        for one in status["members"]
+    ]
+    return {
+        **{name: status[name] for name in ("epoch", "term", "erasures", "counts")},
+        "name": status["cluster"],
+        "shards": [{"shard": int(shard), **told} for shard, told in status["shards"].items()],
+        "members": members,
+        "waiting": [{"erasure": number, "members": names} for number, names in sorted(status["waiting"].items())],
+    }
 
 
 async def _gathered(call: Call) -> bytes:
@@ -111,6 +181,17 @@ OPERATIONS = (
             },
             ("routes", "processes", "records", "pending_erasures", "in_flight"),
         ),
+    ),
+    Operation(
+        "GET",
+        "/v1/cluster",
+        "cluster",
+        "describe",
+        "The cluster behind the server: shards, members and their states, erasures that wait. Null for a folder.",
+        _cluster,
+        audited=False,
+        everywhere=True,
+        answer=schemas.object_of({"cluster": {"anyOf": [{"type": "null"}, _CLUSTER]}}, ("cluster",)),
     ),
     Operation(
         "GET",

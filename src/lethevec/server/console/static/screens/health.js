@@ -3,11 +3,11 @@
 import { get } from "../api.js";
 import { line } from "../charts.js";
 import { h, pause, put } from "../dom.js";
-import { compact, count, milliseconds } from "../format.js";
+import { compact, count, many, milliseconds } from "../format.js";
 import { heading, pill, problem, table, tile } from "../parts.js";
 
 const EVERY = 2000;
-const QUIET = new Set(["/v1/metrics", "/v1/session", "/v1/me", "/readyz", "/healthz"]); // of this page itself
+const QUIET = new Set(["/v1/metrics", "/v1/cluster", "/v1/session", "/v1/me", "/readyz", "/healthz"]); // of this page itself
 
 export function health(view) {
   const tiles = h("div", { class: "tiles" });
@@ -22,11 +22,14 @@ export function health(view) {
     erased: line("Records erased", perSecond),
     records: line("Records held", compact),
   };
+  const shards = h("div", {});
   watch(view, tiles, trouble, routes, plots);
+  watchCluster(view, shards);
   return [
     heading("Health", "As it is now; the last two minutes are drawn."),
     trouble,
     tiles,
+    shards,
     h("div", { class: "plots" }, Object.values(plots).map((plot) => h("section", { class: "card" }, plot.whole))),
     h("section", { class: "card flush" }, h("div", { class: "bar-top" }, h("h2", {}, "Calls since the start")), routes),
   ];
@@ -57,6 +60,63 @@ async function watch(view, tiles, trouble, routes, plots) {
       return;
     }
   }
+}
+
+/** The cluster behind the server, if there is one. A folder stays a folder, so it is asked for once. */
+async function watchCluster(view, place) {
+  for (;;) {
+    try {
+      if (!document.hidden) {
+        const { cluster } = await get("/v1/cluster", { watch: true, signal: view.signal });
+        if (cluster === null) return;
+        const focused = place.contains(document.activeElement) && place.querySelector(".table") === document.activeElement;
+        put(place, clusterCard(cluster));
+        if (focused) place.querySelector(".table").focus({ preventScroll: true });
+      }
+      await pause(EVERY, view.signal);
+    } catch (error) {
+      if (view.signal.aborted) return;
+      put(place, problem(error));
+      await pause(EVERY, view.signal).catch(() => {});
+    }
+  }
+}
+
+const STATES = { live: "good", joining: "warn", away: "bad", lost: "bad" };
+
+function clusterCard(told) {
+  const away = told.members.filter((one) => one.state !== "live" || !one.reachable);
+  const on = new Map(); // members, and how many erasures wait for each
+  for (const one of told.waiting) for (const name of one.members) on.set(name, (on.get(name) || 0) + 1);
+  const kept = new Map(told.shards.map((one) => [one.shard, one]));
+  return h(
+    "section",
+    { class: "card flush" },
+    h(
+      "div",
+      { class: "bar-top" },
+      h("h2", {}, "Cluster"),
+      h(
+        "p",
+        { class: "muted" },
+        `${many(told.shards.length, "shard")}, ${many(told.members.length, "member")}. `,
+        away.length === 0 ? "All of them answer. " : `${away.map((one) => one.member).join(", ")}: away. `,
+        told.waiting.length === 0 ? "No erasure waits." : `${many(told.waiting.length, "erasure")} ${told.waiting.length === 1 ? "waits" : "wait"} for members to carry it out.`,
+      ),
+    ),
+    table(
+      "Members of the cluster",
+      [
+        { title: "Member", cell: (one) => one.member },
+        { title: "Shard", kind: "number", cell: (one) => count(one.shard) },
+        { title: "Copies that answer", kind: "number", cell: (one) => count(kept.get(one.shard)?.live ?? 0) },
+        { title: "State", cell: (one) => pill(one.state === "live" && !one.reachable ? "does not answer" : one.state, one.reachable ? STATES[one.state] : "bad") },
+        { title: "Records", kind: "number", cell: (one) => (one.records === null ? "–" : count(one.records)) },
+        { title: "Erasures that wait for it", kind: "number", cell: (one) => count(on.get(one.member) || 0) },
+      ],
+      told.members,
+    ),
+  );
 }
 
 const total = (told, name) => told.routes.filter((one) => !QUIET.has(one.route)).reduce((sum, one) => sum + one[name], 0);
