@@ -1,6 +1,7 @@
 """A browser, a server, and somebody who uses the one to look at the other.
 
-`make test-console` installs what this needs; without a browser every test here is skipped, and says so.
+`make test-console` installs what this needs. Without a browser every test here is skipped, and says so; where
+LETHEVEC_BROWSER is set, as in CI, that is a failure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import numpy as np
@@ -30,10 +31,16 @@ from lethevec.server.keys import KeyFile
 from lethevec.server.serving import configuration, listen
 from lethevec.server.settings import Settings
 
+REQUIRED = bool(os.environ.get("LETHEVEC_BROWSER"))
+
 try:
     from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+    if REQUIRED:
+        import axe_playwright_python  # noqa: F401 (a test of the screens needs it)
 except ImportError:  # the tests themselves say that it is missing
-    pass
+    if REQUIRED:
+        raise
 else:
     expect.set_options(timeout=15_000)
 
@@ -41,6 +48,13 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 ]
+
+
+def missing(what: str) -> NoReturn:
+    """Skip, by the name of what is missing; where a browser must be there, fail."""
+    if REQUIRED:
+        pytest.fail(what)
+    pytest.skip(what)
 
 
 def chromium() -> str | None:
@@ -54,7 +68,7 @@ def browser() -> Iterator[Browser]:
     """One browser for all tests; each test has a window of its own that remembers nothing."""
     path = chromium()
     if path is None:
-        pytest.skip("the console's tests need chromium: sudo apt install chromium")
+        missing("the console's tests need chromium: sudo apt install chromium")
     with sync_playwright() as running:
         started = running.chromium.launch(executable_path=path, args=FLAGS)
         yield started
@@ -72,9 +86,12 @@ class Served:
         self.state = folder.with_name(folder.name + "-server")
         self.log = folder.with_name(folder.name + ".log")
         self.settings = {"expire_every": 0, **settings}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        # Kept while the server is away, so that nobody else is given the port. Linux lets a server listen at a port
+        # that a silent socket has, if both say so.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port = self._reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.console = f"{self.url}/console"
         self._process: subprocess.Popen[bytes] | None = None
@@ -124,6 +141,11 @@ class Served:
             self._process.terminate()
             self._process.wait(30)
             self._process = None
+
+    def close(self) -> None:
+        """For good."""
+        self.stop()
+        self._reserved.close()
 
     def key(self, *roles: str, name: str = "test", **options: Any) -> str:
         """A key, which counts within a second."""
@@ -180,7 +202,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
     yield begin
     for one in running:
-        one.stop()
+        one.close()
 
 
 class Visitor:
@@ -214,7 +236,15 @@ class Visitor:
         self.page.get_by_role("button", name="Sign in").click()
 
     def go(self, screen: str) -> None:
-        self.page.evaluate("screen => { location.hash = `#/${screen}` }", screen)
+        """To a screen, once the page has left the one before."""
+        self.page.evaluate(
+            """screen => new Promise((done) => {
+                if (location.hash === `#/${screen}`) return done();
+                addEventListener("hashchange", () => done(), {once: true});
+                location.hash = `#/${screen}`;
+            })""",
+            screen,
+        )
 
     def click(self, name: str | re.Pattern[str], **options: Any) -> None:
         self.page.get_by_role("button", name=name, **options).first.click()
@@ -223,8 +253,15 @@ class Visitor:
         self.page.get_by_label("Person", exact=True).fill(name)
         self.click("Look up")
 
-    def sees(self, text: str | re.Pattern[str]) -> None:
-        expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible()
+    def sees(self, text: str | re.Pattern[str], wait: float = 15) -> None:
+        expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=wait * 1000)
+
+    def poll(self, condition: Callable[[], bool], wait: float = 30) -> None:
+        """Until the test itself has seen something, while the page goes on."""
+        end = time.monotonic() + wait
+        while not condition():
+            assert time.monotonic() < end, "it did not come to pass in time"
+            self.page.wait_for_timeout(20)
 
     def erase(self, name: str) -> None:
         """The whole way, as far as the last question."""

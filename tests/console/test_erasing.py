@@ -85,7 +85,7 @@ def test_an_erasure_can_be_left_at_both_questions(serve, visit):
 
 
 def test_an_erasure_that_a_reader_keeps_from_completing_says_so_and_completes(serve, visit):
-    server = serve(timeout=1)
+    server = serve(timeout=3)
     visitor = visit(server).come(server.admin, "person")
     readers = [held_open(path) for path in stores(server.folder)]
     try:
@@ -106,7 +106,7 @@ def test_an_erasure_that_a_reader_keeps_from_completing_says_so_and_completes(se
 
 
 def test_one_may_leave_while_an_erasure_waits_and_is_reminded_of_it(serve, visit):
-    server = serve(timeout=1)
+    server = serve(timeout=3)
     visitor = visit(server).come(server.admin, "person")
     readers = [held_open(path) for path in stores(server.folder)]
     try:

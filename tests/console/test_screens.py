@@ -91,6 +91,98 @@ def test_every_screen_fits_a_phone_and_the_menu_leads_everywhere(serve, visit):
         expect(menu).to_have_attribute("aria-expanded", "false")
 
 
+TOO_WIDE = """() => [...document.querySelectorAll(".table")].flatMap((table) =>
+    [table, ...table.querySelectorAll("th, td")].filter((one) => one.scrollWidth > one.clientWidth)
+        .map((one) => [table.getAttribute("aria-label"), one.textContent.slice(0, 30), one.scrollWidth]))"""
+
+
+def test_no_table_is_wider_than_a_usual_window(serve, visit):
+    """At 1200 px nothing is cut, nothing scrolls, and so no button stands before what it belongs to."""
+    server = serve()
+    for place in range(30):
+        body = {
+            "ids": [f"invoices/2031/05/incoming/{place:012d}"],
+            "vectors": [[place + 1, 1] * 4],
+            "subjects": ["maximiliane.hohenstein-wittgenfeld@customers.example.org"],
+            "payloads": [
+                {
+                    "title": "A report on the state of things, and what is to be done about them this year",
+                    "link": "https://files.example.org/archive/2031/05/9f8e7d6c5b4a39281706f5e4d3c2b1a0.pdf",
+                    "year": 2031,
+                    "language": "English",
+                    "tags": ["red", "green"],
+                    "pages": 12,
+                }
+            ],
+            "expires": ["2031-12-31"],
+        }
+        server.call(server.admin, "/v1/collections/notes/upsert", body)
+    server.call(server.admin, "/v1/forget", {"subject": "bob@example.org"})
+    reason = "Case 2031-7: the documents of the merger stay until the court has ruled"
+    server.call(server.admin, "/v1/hold", {"subject": "cyd@example.org", "reason": reason})
+    for name, roles, more in (
+        ("search page", ["reader"], {"collections": ["notes", "photos"]}),
+        ("front desk of the branch in Rome", ["eraser", "holder"], {"expires_at": "2031-12-31"}),
+    ):
+        server.key(*roles, name=name, **more)
+    visitor = visit(server, viewport={"width": 1200, "height": 900}).come(server.admin)
+    found = {}
+    for screen in SCREENS:
+        settle(visitor, screen)
+        found[screen] = visitor.page.evaluate(TOO_WIDE)
+    settle(visitor, "find/notes")
+    visitor.page.get_by_label("Person", exact=True).fill("maximiliane.hohenstein-wittgenfeld@customers.example.org")
+    visitor.click("Find", exact=True)
+    visitor.sees("30 records fit")
+    visitor.sees("1 to 25")
+    found["filtered"] = visitor.page.evaluate(TOO_WIDE)
+    visitor.click(re.compile("^Records similar to"))
+    visitor.sees("Nearest first")
+    expect(visitor.page.get_by_role("columnheader", name="Distance")).to_be_visible()
+    found["similar"] = visitor.page.evaluate(TOO_WIDE)
+    settle(visitor, "person")
+    visitor.look_up("maximiliane.hohenstein-wittgenfeld@customers.example.org")
+    visitor.click("Show the records in notes")
+    visitor.sees("1 to 25 of 30")
+    found["person"] = visitor.page.evaluate(TOO_WIDE)
+    visitor.click(re.compile("^Erase…"))
+    visitor.sees("It cannot be undone")
+    found["preview"] = visitor.page.evaluate(TOO_WIDE)
+    assert {screen: wide for screen, wide in found.items() if wide} == {}
+
+
+def test_the_cluster_behind_a_server_is_shown_with_who_is_away(serve, visit, tmp_path, monkeypatch):
+    from lethevec.cluster.connecting import open_cluster
+    from lethevec.cluster.local import LocalNetwork, LocalTransport
+
+    net = LocalNetwork(tmp_path / "cluster")
+    transport = LocalTransport(net, "driver")
+    db = open_cluster(net, transport, net.cluster, net.secret, timeout=20.0, shards=2, replicas=2)
+    db.collection("notes", dim=2).add([[1, 0], [0, 1], [1, 1]], ids=[1, 2, 3])
+    monkeypatch.setattr("lethevec.server.core._connect", lambda settings, *, read_only: db)
+    try:
+        server = serve()
+        visitor = visit(server, viewport={"width": 1200, "height": 900}).come(server.admin, "health")
+        visitor.sees(re.compile("2 shards, 4 members. All of them answer. No erasure waits."))
+        rows = visitor.page.get_by_role("region", name="Members of the cluster").get_by_role("row")
+        expect(rows).to_have_count(5)
+        expect(rows.get_by_text("live", exact=True)).to_have_count(4)
+        assert visitor.page.evaluate(TOO_WIDE) == []
+        assert accessible(visitor.page) == []
+        gone = db.status()["members"][0]["member"]
+        net.stop_member(gone)
+        server.call(server.admin, "/v1/collections/notes/upsert", {"ids": [4, 5, 6, 7], "vectors": [[1, 2]] * 4})
+        server.call(server.admin, "/v1/collections/notes/forget", {"ids": [1]})
+        visitor.sees(re.compile(f"{gone}: away. 1 erasure waits for members to carry it out."))
+        expect(rows.filter(has_text=gone)).to_contain_text("away")
+        expect(rows.filter(has_text=gone).get_by_role("cell").last).to_have_text("1")
+    finally:
+        for one in visitor.context.pages:
+            one.close()
+        server.stop()
+        net.close()
+
+
 def test_a_person_is_erased_with_the_keyboard_alone(serve, visit):
     server = serve()
     visitor = visit(server).come()
@@ -218,7 +310,8 @@ def test_keys_are_made_used_and_withdrawn(serve, visit):
     other.come(text)
     visitor.click("Withdraw the key front desk")
     visitor.page.get_by_role("dialog").get_by_role("button", name="Withdraw").click()
-    visitor.sees("withdrawn")
+    row = visitor.page.get_by_role("row").filter(has_text="front desk")
+    expect(row.get_by_text("withdrawn", exact=True)).to_be_visible()  # its state
     time.sleep(0.7)
     other.go("health")
     other.sees(re.compile("Your session has ended"))
@@ -265,8 +358,8 @@ def test_what_was_asked_for_before_and_comes_later_is_not_shown(serve, visit):
     visitor.click("Find", exact=True)  # a page, and a count
     visitor.page.get_by_label("Person", exact=True).fill("")
     visitor.page.get_by_label("Collection").select_option("photos")
+    visitor.poll(lambda: len(late) == 4)
     visitor.sees("1 to 9 of 9")
-    assert len(late) == 4
     for route in late:
         with visitor.page.expect_response("**/v1/collections/notes/*"):
             route.continue_()

@@ -79,8 +79,11 @@ def test_the_pictures_of_the_documents_are_there_and_small(scheme):
             "holds",
             "keys",
             "person",
+            "phone",
+            "question",
             "receipt",
             "receipts",
+            "waiting",
         ]
     )
     for name in names:

@@ -48,13 +48,18 @@ export function fresh(prefix) {
   return `${prefix}-${numbers}`;
 }
 
-/** Wait. */
+/** Wait. What listens for the end of the view goes with the wait: a screen may stay open, and wait often. */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal?.addEventListener("abort", () => {
+    const stop = () => {
       clearTimeout(timer);
       reject(signal.reason);
-    });
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted) stop();
   });
 }

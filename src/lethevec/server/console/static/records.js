@@ -2,11 +2,11 @@
 
 import { ask, path } from "./api.js";
 import { h } from "./dom.js";
-import { count, time, value } from "./format.js";
+import { count, day, time, value } from "./format.js";
 import { button, dialog, empty, facts, pager, show, table } from "./parts.js";
 
 export const PAGE = 25;
-const SHOWN = 5; // fields of payloads that have columns of their own
+const SHOWN = 4; // fields of payloads that have columns of their own
 
 /** The rows of an answer in columns. */
 export function rowsOf(answer) {
@@ -33,10 +33,10 @@ export function recordTable(caption, collection, rows, { onSimilar, withSubject 
     [
       { title: "Id", cell: (row) => h("code", {}, String(row.id)) },
       rows.some((row) => row.distance !== undefined) && { title: "Distance", kind: "number", cell: (row) => row.distance.toFixed(4) },
-      withSubject && { title: "Person", cell: (row) => row.subject ?? h("span", { class: "muted" }, "nobody") },
+      withSubject && { title: "Person", cell: (row) => (row.subject === null ? h("span", { class: "muted" }, "nobody") : h("span", { class: "name" }, row.subject)) },
       ...fields.slice(0, SHOWN).map((name) => ({ title: name, cell: (row) => clipped(row.payload?.[name]) })),
       fields.length > SHOWN && { title: "More", cell: (row) => `${Object.keys(row.payload || {}).length} fields` },
-      rows.some((row) => row.expires) && { title: "Kept until", cell: (row) => (row.expires ? time(row.expires) : "for ever") },
+      rows.some((row) => row.expires) && { title: "Kept until", kind: "moment", cell: (row) => (row.expires ? h("span", { title: time(row.expires) }, day(row.expires)) : "for ever") },
       {
         title: "Actions",
         kind: "actions-column",

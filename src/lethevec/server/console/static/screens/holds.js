@@ -38,7 +38,7 @@ function holdCard(view) {
           [
             { title: "Reason", kind: "long", cell: (one) => one.reason },
             { title: "Person", cell: (one) => one.subject ?? h("span", { class: "muted" }, "not named") },
-            { title: "Since", cell: (one) => time(one.since) },
+            { title: "Since", kind: "moment", cell: (one) => time(one.since) },
             { title: "Hold", cell: (one) => h("code", {}, one.id.slice(0, 8)) },
             { title: "Actions", kind: "actions-column", cell: (one) => button("Lift…", () => lift(one, draw), { small: true, label: `Lift the hold ${one.id.slice(0, 8)}` }) },
           ],

@@ -41,11 +41,11 @@ export function keys(view) {
           { title: "Key", cell: (one) => h("code", {}, one.id) },
           { title: "Roles", cell: (one) => one.roles.join(", ") },
           { title: "Collections", cell: (one) => (one.collections === null ? "all" : one.collections.join(", ")) },
-          { title: "Until", cell: (one) => (one.withdrawn_at ? time(one.withdrawn_at) : one.expires_at ? day(one.expires_at) : "it is withdrawn") },
+          { title: "Until", kind: "moment", cell: (one) => (one.withdrawn_at ? time(one.withdrawn_at) : one.expires_at ? day(one.expires_at) : "it is withdrawn") },
           { title: "State", cell: (one) => pill(one.state, STATES[one.state]) },
           {
             title: "Actions",
-        kind: "actions-column",
+            kind: "actions-column",
             cell: (one) =>
               one.state === "live" && one.id !== session.me.key
                 ? button("Withdraw…", () => withdraw(one, draw), { small: true, label: `Withdraw the key ${one.name}` })

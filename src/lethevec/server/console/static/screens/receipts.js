@@ -87,7 +87,7 @@ export function receiptTable(caption, rows) {
     [
       { title: "Number", kind: "number", cell: (one) => link(count(one.sequence), `#/receipts/${one.sequence}`) },
       { title: "What", cell: kindPill },
-      { title: "Signed", cell: (one) => time(one.issued_at) },
+      { title: "Signed", kind: "moment", cell: (one) => time(one.issued_at) },
       { title: "Records", kind: "number", cell: (one) => (one.records === undefined ? "–" : count(one.records)) },
       { title: "Collections", kind: "number", cell: (one) => (one.collections ? count(one.collections.length) : "–") },
       { title: "By key", cell: (one) => h("code", {}, one.signing_key.slice(0, 8)) },
