@@ -14,7 +14,7 @@ FRAMEWORKS := crewai frames haystack langchain llama_index mcp mem0 sklearn sour
 help:
 	@echo "make demo    a person is forgotten, on real word vectors, and every claim is checked"
 	@echo "make test    the test suite"
-	@echo "make lint    ruff, mypy, import rules"
+	@echo "make lint    ruff, mypy, import rules, Dockerfile and compose.yaml"
 	@echo "make docs    the documents as a site, in site/"
 	@echo "make bench   the paper and the peers, a short run with a report"
 	@echo "make test-integrations    the adapters, each in an environment with its framework; test-sklearn and so on for one"
@@ -62,6 +62,8 @@ lint: $(VENV)/.installed-lint
 	@cp $(VENV)/lib/python3*/site-packages/lethevec/_core.pyi src/lethevec/
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
 
 # Strict: a link that leads nowhere, or a name that the reference does not find, is an error.
 docs: $(VENV)/.needs-docs

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -12,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+import lethevec
+from lethevec.errors import LethevecError
 from lethevec.server.audit import Signer, check_logs
+from lethevec.server.health import answers
 
 from .load import PATH, Caller, Served, prepare, run_crash, run_load
 
@@ -65,6 +71,88 @@ def test_a_read_after_a_forget_never_finds_the_record_on_any_worker(tmp_path):
         server.stop()
 
 
+def test_a_folder_is_backed_up_beside_a_running_server(tmp_path):
+    """As docs/how-to/run-a-server.md says; who was forgotten since does not come back with it."""
+    server = Served(tmp_path / "people", 1)
+    try:
+        prepare(server.port)
+        caller = Caller(server.port)
+        record = {"ids": ["a", "b"], "vectors": [[1.0] * 8, [2.0] * 8], "subjects": ["ann", "bob"]}
+        assert caller.call("POST", PATH + "/upsert", record)[0] == 200
+        with lethevec.connect(tmp_path / "people", read_only=True) as db:
+            db.backup(tmp_path / "monday")
+        assert caller.call("POST", PATH + "/forget", {"subject": "ann"})[0] == 200
+        with lethevec.connect(tmp_path / "people", read_only=True) as db:
+            chain = db.receipts(all_kinds=True)
+        caller.close()
+    finally:
+        server.stop()
+    keys = tmp_path / "people" / "lethevec.catalog-keys"
+    receipt = lethevec.restore(tmp_path / "monday", tmp_path / "again", receipts=chain, keys=keys)
+    assert receipt is not None
+    with lethevec.connect(tmp_path / "again", keys=keys) as db:
+        assert db.collection("load").ids() == ["b"]
+
+
+def certificate(folder):
+    """One for this machine, made for the test."""
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    if subprocess.run([*command.split(), *names], cwd=folder, capture_output=True, check=False).returncode:
+        pytest.skip("there is no openssl")
+
+
+def test_the_example_of_a_proxy_works(tmp_path):
+    """nginx with the configuration of docs/how-to/run-a-server.md: other places and another port, nothing else."""
+    nginx = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if nginx is None:
+        pytest.skip("there is no nginx")
+    certificate(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "run-a-server.md").read_text(encoding="utf-8")
+    text = page.partition("```nginx\n")[2].partition("```")[0]
+    server = Served(tmp_path / "people", 0, "--behind-proxy")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for old, new in (
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("/etc/letsencrypt/live/vectors.example.org/fullchain.pem", str(tmp_path / "cert.pem")),
+        ("/etc/letsencrypt/live/vectors.example.org/privkey.pem", str(tmp_path / "key.pem")),
+        ("127.0.0.1:8765", f"127.0.0.1:{server.port}"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    kept = "".join(
+        f"{name}_temp_path {tmp_path}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\naccess_log {tmp_path}/access.log;\n{kept}{text}}}\n"
+    )
+    command = [nginx, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "error.log")]
+    proxy = subprocess.Popen([*command, "-g", "daemon off;"])
+    try:
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        with lethevec.Client(f"https://localhost:{port}", verify=trusted, timeout=60) as client:
+            for _ in range(100):
+                try:
+                    notes = client.collection("notes", dim=300, metric="l2")
+                    break
+                except LethevecError:
+                    time.sleep(0.05)
+            vectors = [[float(n % 7)] * 300 for n in range(5000)]  # more than nginx would keep in memory
+            notes.add(vectors, ids=[f"secret-{n}" for n in range(5000)], subjects=["zebedee"] * 5000)
+            assert notes.search(vectors[3], 1).distances[0][0] == 0
+            assert client.forget(subject="zebedee").records == 5000
+            assert len(notes) == 0
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert (tmp_path / "access.log").stat().st_size > 200
+        assert not [path for path in files if b"zebedee" in path.read_bytes() or b"secret-1" in path.read_bytes()]
+    finally:
+        proxy.terminate()
+        proxy.wait(30)
+        server.stop()
+
+
 def test_processes_that_end_are_started_again(tmp_path):
     server = Served(tmp_path / "people", 2)
     try:
@@ -98,6 +186,7 @@ def test_processes_that_end_are_started_again(tmp_path):
 def test_a_second_writer_and_a_taken_port_are_refused(tmp_path):
     server = Served(tmp_path / "people")
     try:
+        assert answers(server.port)
         command = [sys.executable, "-m", "lethevec.cli", "serve"]
         taken = subprocess.run(
             [*command, str(tmp_path / "other"), "--port", str(server.port)], capture_output=True, text=True, check=False
@@ -118,15 +207,19 @@ def test_a_second_writer_and_a_taken_port_are_refused(tmp_path):
         server.stop()
 
 
+def test_the_health_check_of_a_container_sees_that_nobody_answers(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+        assert not answers(free.getsockname()[1])
+        environment = {**os.environ, "LETHEVEC_SERVER_PORT": str(free.getsockname()[1])}
+        command = [sys.executable, "-m", "lethevec.server.health"]
+        assert subprocess.run(command, env=environment, check=False).returncode == 1
+
+
 def test_tls(tmp_path):
-    import ssl
     import urllib.request
 
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    done = subprocess.run([*command.split(), *names], cwd=tmp_path, capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip("there is no openssl")
+    certificate(tmp_path)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "lethevec.cli", "serve", str(tmp_path / "people"), "--port", "0", "--log", "none"),
@@ -145,6 +238,7 @@ def test_tls(tmp_path):
                 with urllib.request.urlopen(url + "/healthz", context=context) as answer:
                     assert json.load(answer) == {"status": "ok"}
                     assert answer.headers["strict-transport-security"]
+                assert answers(int(url.rsplit(":", 1)[1]))
                 break
             except OSError:
                 time.sleep(0.05)
