@@ -81,6 +81,8 @@ def test_contributing_names_what_ci_and_the_schedule_run():
     for target in [*matrix.split(", "), *re.findall(r"run: (?:.*&& )?make ([a-z-]+)", scheduled)]:
         assert f"`make {target}`" in contributing
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in ("test-server-load", "test-server-crash", "test-chroma-suite"):
+        assert f"run: make {target}\n" in scheduled
 
 
 def test_a_release_is_published_only_when_all_checks_have_passed():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import httpx
@@ -157,7 +158,7 @@ def test_on_a_full_disk_nobody_signs_in_and_who_is_in_goes_on(start, make_key, c
     database = server.core.sessions._db
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(sqlite3.OperationalError, match="full"):
+    with suppress(sqlite3.OperationalError):
         while True:
             database.execute("INSERT INTO sessions VALUES (randomblob(32), 'x', ?, ?)", (clock.now, clock.now))
     answer = sign_in(server, key)
