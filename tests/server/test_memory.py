@@ -7,9 +7,12 @@ be written to. Other records are there before and after, so that the search is k
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +89,78 @@ def test_nothing_that_was_forgotten_is_left_in_memory(tmp_path, dim, workers):
         assert found(server, needles(GONE, vectors[GONE])) >= {"id", "subject", "payload", "first numbers"}
         status, _ = caller.call("POST", PATH + "/forget", {"subject": texts(GONE)[1]})
         assert status == 200
+        assert found(server, needles(GONE, vectors[GONE])) == set()
+        assert "first numbers" in found(server, needles(STAYS, vectors[STAYS]))
+        caller.close()
+    finally:
+        server.stop()
+
+
+def ask(port, path, content, kind="application/json"):
+    """A request whose answer is no matter of JSON."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("POST", path, content, {"content-type": kind})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def by_access(caller, port, vectors):
+    assert caller.call("POST", "/v1/access", {"subject": texts(GONE)[1]})[1]["collections"]
+    assert caller.call("POST", "/v1/held", {"subject": texts(GONE)[1]})[0] == 200
+
+
+def by_load(caller, port, vectors):
+    pa = pytest.importorskip("pyarrow")
+    given = [texts(number) for number in (GONE, STAYS)]
+    table = pa.table(
+        {
+            "id": [f"loaded-{id}" for id, _, _ in given],
+            "vector": pa.array([vectors[number].tolist() for number in (GONE, STAYS)], pa.list_(pa.float32())),
+            "subject": [subject for _, subject, _ in given],
+            "payload": [json.dumps({"note": payload}) for _, _, payload in given],
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    status, answer = ask(port, PATH + "/load", sink.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream")
+    assert status == 200, answer
+
+
+def by_chroma(caller, port, vectors):
+    base = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+    made = caller.call("POST", base, {"name": "docs"})[1]
+    path = f"{base}/{made['id']}"
+    for number in (GONE, STAYS):
+        id, _, payload = texts(number)
+        body = {"ids": [f"more-{id}"], "embeddings": [vectors[number].tolist()], "documents": [payload]}
+        assert caller.call("POST", path + "/add", body)[0] in (200, 201)
+        body = {"query_embeddings": [vectors[number].tolist()], "n_results": 3, "include": ["documents", "embeddings"]}
+        assert caller.call("POST", path + "/query", body)[0] == 200
+        body = {"ids": [f"more-{id}"], "include": ["embeddings", "documents"]}
+        assert caller.call("POST", path + "/get", body)[0] == 200
+    assert caller.call("POST", path + "/delete", {"ids": [f"more-{texts(GONE)[0]}"]})[0] == 200
+
+
+@pytest.mark.parametrize("way", [by_access, by_load, by_chroma])
+def test_nothing_is_left_of_what_went_in_or_out_another_way(tmp_path, way):
+    server = Served(tmp_path / "people", 0)
+    try:
+        caller = Caller(server.port)
+        made = caller.call("POST", "/v1/collections", {"name": "load", "dim": 16, "metric": "l2"})
+        assert made[0] in (200, 201)
+        vectors = np.random.default_rng(5).standard_normal((130, 16)).astype(np.float32)
+        for number, vector in enumerate(vectors[:120]):
+            id, subject, payload = texts(number)
+            content = {
+                "ids": [id],
+                "vectors": [vector.tolist()],
+                "subjects": [subject],
+                "payloads": [{"note": payload}],
+            }
+            assert caller.call("POST", PATH + "/upsert", content)[0] == 200
+        way(caller, server.port, vectors)
+        assert caller.call("POST", PATH + "/forget", {"subject": texts(GONE)[1]})[0] == 200
         assert found(server, needles(GONE, vectors[GONE])) == set()
         assert "first numbers" in found(server, needles(STAYS, vectors[STAYS]))
         caller.close()
