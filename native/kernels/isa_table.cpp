@@ -16,7 +16,7 @@
     KERNEL(squared_distance) KERNEL(squared_distances) KERNEL(edge_estimates) KERNEL(look_at_edges) KERNEL(hamming) KERNEL(hamming_scan) KERNEL(products) KERNEL(dots) KERNEL(mean_keys) \
     KERNEL(centre_bounds) KERNEL(first_within) KERNEL(least) \
     KERNEL(choose_cells) KERNEL(sort_numbers) KERNEL(scan_cells) KERNEL(score_cells) KERNEL(keep_near) \
-    KERNEL(refine_cells) KERNEL(scan_buckets) KERNEL(greatest_size) KERNEL(whole_sizes) KERNEL(sign_words) \
+    KERNEL(refine_cells) KERNEL(scan_buckets) KERNEL(greatest_size) KERNEL(whole_sizes) KERNEL(sign_words) KERNEL(lookup_tables) \
     KERNEL(keep_between8) KERNEL(keep_between16) KERNEL(keep_between32) KERNEL(keep_chosen8) KERNEL(expand) \
     KERNEL(activate)
 // clang-format on

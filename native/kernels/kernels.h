@@ -294,6 +294,9 @@ struct Kernels {
     float (*greatest_size)(const float* values, int64_t n);
     int32_t (*whole_sizes)(const float* values, int64_t n, double scale, int32_t* out);
     void (*sign_words)(const float* values, int64_t n, uint32_t* words);
+    // Sixteen bytes for every four of the bits, two times for a byte: for each pattern the weights of the bits that
+    // agree with the signs of the values; a byte holds them. Bits that a byte of a code has too many are worth nothing.
+    void (*lookup_tables)(const float* values, const int32_t* weights, int64_t bits, uint8_t* tables);
     // Of `words` words of 64 rows, a bit each: those in `mask` stay whose number lies between two, both included. There
     // are 64 numbers for each word. `edges`, if not null, gets those that stay and have one of the two.
     void (*keep_between8)(const uint8_t* codes, int64_t words, uint32_t low, uint32_t high, uint64_t* mask);

@@ -6,7 +6,6 @@
 #include "hashing/direction.h"
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
-#include "query/lookup_tables.h"
 
 namespace lethevec {
 
@@ -22,18 +21,30 @@ double lost_share(int64_t planes) {
     return left;
 }
 
+// The largest sum of sizes of N chunks. They are summed side by side: an addition is done long after the next could
+// have begun.
+template <int64_t N>
+double heaviest_chunk(const float* values) {
+    double sums[N] = {};
+    for (int64_t j = 0; j < CHUNK_BITS; ++j)
+        for (int64_t c = 0; c < N; ++c) sums[c] = sums[c] + std::fabs(static_cast<double>(values[j + c * CHUNK_BITS]));
+    return *std::max_element(sums, sums + N);
+}
+
 // Whole weights for the first bits: the largest scale, coming down by steps of a hundredth, at which no chunk's weights
 // add up to more than a byte holds, nor all of them to more than sixteen bits hold. Returns it.
 double first_weights(const float* values, int64_t bits, int32_t* weights) {
     const int64_t chunks = std::max<int64_t>(1, (bits + CHUNK_BITS - 1) / CHUNK_BITS);
     const auto most = static_cast<int32_t>(std::min<int64_t>(CHUNK_WEIGHT, FIRST_WEIGHT / chunks));
     double heaviest = 0.0;
-    for (int64_t from = 0; from < bits; from += CHUNK_BITS) {
-        double sum = 0.0;
-        for (int64_t j = from; j < std::min(bits, from + CHUNK_BITS); ++j)
-            sum = sum + std::fabs(static_cast<double>(values[j]));
-        heaviest = std::max(heaviest, sum);
-    }
+    int64_t from = 0;
+    for (; from + 3 * CHUNK_BITS <= bits; from += 3 * CHUNK_BITS)
+        heaviest = std::max(heaviest, heaviest_chunk<3>(values + from));
+    for (; from + CHUNK_BITS <= bits; from += CHUNK_BITS)
+        heaviest = std::max(heaviest, heaviest_chunk<1>(values + from));
+    double rest = 0.0;
+    for (; from < bits; ++from) rest = rest + std::fabs(static_cast<double>(values[from]));
+    heaviest = std::max(heaviest, rest);
     double scale = heaviest > 0.0 ? static_cast<double>(most) / heaviest : 0.0;
     for (;;) {
         bool fits = true;
@@ -62,7 +73,7 @@ void FirstWeights::set(const float* values, int64_t bits, bool want_wide) {
     unit = scale > 0.0 ? 1.0 / scale : 0.0;
     const int64_t bytes = (bits + 7) / 8;
     tables.resize_unfilled(static_cast<size_t>(bytes * 32));
-    fill_lookup_tables(values, weights, bits, tables.data());
+    active().lookup_tables(values, weights, bits, tables.data());
     int32_t half = 0;
     for (int64_t j = 0; j < bits; ++j) half += weights[j];
     view = {tables.data(), bytes, half, 0.0f};

@@ -490,6 +490,32 @@ inline void check_expand(const Isas& isas) {
         });
 }
 
+// By their definition, too: for each pattern of four bits the weights of those that agree with the signs.
+inline void check_lookup_tables(const Isas& isas, int64_t bits) {
+    Random random{static_cast<uint64_t>(14000 + bits)};
+    const int64_t size = (bits + 7) / 8 * 32;
+    std::vector<float> values(static_cast<size_t>(bits));
+    std::vector<int32_t> weights(static_cast<size_t>(bits));
+    for (float& value : values) value = random.wild(10);
+    for (int32_t& weight : weights) weight = static_cast<int32_t>(random.below(64));
+    const auto what = [=] { return text("lookup_tables: bits", {bits}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto tables = room<uint8_t>(size);
+        kernels.lookup_tables(values.data(), weights.data(), bits, tables.data());
+        bool right = true;
+        for (int64_t entry = 0; entry < size; ++entry) {
+            int32_t sum = 0;
+            for (int64_t bit = 0; bit < 4 && entry / 16 * 4 + bit < bits; ++bit) {
+                const auto j = static_cast<size_t>(entry / 16 * 4 + bit);
+                if ((entry >> bit & 1) == (values[j] >= 0.0f)) sum += weights[j];
+            }
+            right = right && tables[static_cast<size_t>(entry)] == static_cast<uint8_t>(sum);
+        }
+        expect(right, std::string(kernels.name) + " makes others: " + what());
+        return Answer().add(tables);
+    });
+}
+
 inline void check_search_kernels(const Isas& isas) {
     for (int64_t bytes = 1; bytes <= 40; ++bytes)
         for (int64_t blocks = 1; blocks <= 40; ++blocks) check_scans(isas, bytes, blocks, 2);
@@ -522,6 +548,8 @@ inline void check_search_kernels(const Isas& isas) {
     for (const int64_t bytes : {1, 12, 48})
         for (const int64_t most : {1, 8, 20, 48, 200, 1000})
             for (const int64_t had : {int64_t{0}, most / 2, most}) check_walk(isas, bytes, had, most);
+    for (int64_t bits = 1; bits <= 200; ++bits) check_lookup_tables(isas, bits);
+    for (const int64_t bits : {384, 1000, 1536}) check_lookup_tables(isas, bits);
     check_expand(isas);
 }
 

@@ -5,7 +5,6 @@
 
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
-#include "query/lookup_tables.h"
 
 namespace lethevec {
 
@@ -59,7 +58,7 @@ TableQuery::TableQuery(const float* values, int64_t d, int64_t tables, int64_t k
         fill_differing(whole, half_, differing_.data() + (2 * t << half_));
         fill_differing(whole + half_, key_bits - half_, differing_.data() + ((2 * t + 1) << half_));
         uint8_t* lookup = lookups_.data() + t * bytes * 32;
-        fill_lookup_tables(own + key_bits, whole + key_bits, signature_bits, lookup);
+        active().lookup_tables(own + key_bits, whole + key_bits, signature_bits, lookup);
         scans_[table] = {lookup, bytes, 0, 0.0f};
     }
     const auto widen = active().widen_tables;
