@@ -45,7 +45,7 @@ public:
             own.pool = static_cast<uint16_t>(pool.size());
             own.pool_far = pool.empty() ? 0.0f : pool.back().distance;
             for (size_t i = 0; i < pool.size(); ++i) g_.pool.at(x)[i] = pool[i].vertex;
-            own.kept = static_cast<uint16_t>(rules_.find_kept(x, space, g_.kept.at(x)));
+            own.kept = static_cast<uint16_t>(rules_.find_kept(x, space, g_.kept.at(x), g_.reached_by.at(x)));
         });
         for (uint32_t x = 0; x < g_.slots; ++x)
             for (int64_t i = 0; i < g_.vertex(x).kept; ++i) g_.sought_by[g_.kept.at(x)[i]].push_back(x);
@@ -170,7 +170,8 @@ private:
             if (g_.vertex(x).edges + static_cast<int64_t>(g_.children[x].size()) <= BLOCK) continue;
             rules_.find_list(x, all_space, list);
             long_lists.prepare(x, static_cast<int64_t>(list.size()));
-            if (static_cast<int64_t>(list.size()) > BLOCK) long_lists.write(x, list);
+            if (static_cast<int64_t>(list.size()) > BLOCK)
+                long_lists.write(x, list.data(), static_cast<int64_t>(list.size()));
         }
         for (int64_t from = 0; from < g_.slots; from += STRIDE) {
             const int64_t some = std::min(STRIDE, g_.slots - from);
@@ -183,7 +184,7 @@ private:
                     rules_.find_list(x, space, own);
                     if (static_cast<int64_t>(own.size()) > BLOCK) continue;
                     writer.prepare(x, static_cast<int64_t>(own.size()));
-                    writer.write(x, own);
+                    writer.write(x, own.data(), static_cast<int64_t>(own.size()));
                 }
             });
             tell(some);

@@ -9,6 +9,26 @@
 
 namespace lethevec {
 
+namespace {
+
+// Lists are scattered over more memory than any cache holds: so many further on in a list of vertices, what will be
+// read is asked for.
+constexpr size_t AHEAD = 6;
+
+template <class T>
+void ask_for(const T* from, int64_t n) {
+    for (int64_t i = 0; i < n; i += static_cast<int64_t>(64 / sizeof(T))) __builtin_prefetch(from + i);
+}
+
+// Whether it is one of a short list. All of it is looked at, so that many are compared at once.
+bool has(const uint32_t* some, int64_t n, uint32_t v) {
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; ++i) found |= static_cast<uint32_t>(some[i] == v);
+    return found != 0;
+}
+
+}  // namespace
+
 GraphChange::GraphChange(const GraphSettings& settings, GraphData& graph, const Rows& rows)
     : settings_(settings),
       g_(graph),
@@ -59,17 +79,18 @@ void GraphChange::take(In in, uint32_t v, uint32_t other) {
     changed.pop_back();
 }
 
-void GraphChange::remember(What what, uint32_t v) {
+GraphChange::Saved GraphChange::remember(What what, uint32_t v) {
     const Vertex& own = g_.vertex(v);
-    Entry entry = {what, In::sought_by, v, 0, own, {}};
+    Saved saved;
     switch (what) {
-        case What::near: entry.list.assign(g_.near.at(v), g_.near.at(v) + own.near); break;
-        case What::pool: entry.list.assign(g_.pool.at(v), g_.pool.at(v) + own.pool); break;
-        case What::kept: entry.list.assign(g_.kept.at(v), g_.kept.at(v) + own.kept); break;
-        case What::edges: entry.list.assign(g_.edges.at(v), g_.edges.at(v) + own.edges); break;
+        case What::near: saved = saved_.save(g_.near.at(v), own.near); break;
+        case What::pool: saved = saved_.save(g_.pool.at(v), own.pool); break;
+        case What::kept: saved = saved_.save(g_.kept.at(v), own.kept); break;
+        case What::edges: saved = saved_.save(g_.edges.at(v), own.edges); break;
         default: break;
     }
-    journal_.push_back(std::move(entry));
+    journal_.push_back({what, In::sought_by, v, 0, own, saved});
+    return saved;
 }
 
 // Needs no memory: a list that had room for something has it still.
@@ -79,7 +100,10 @@ void GraphChange::undo() noexcept {
         const uint32_t v = entry.vertex;
         switch (entry.what) {
             case What::near: std::copy(entry.list.begin(), entry.list.end(), g_.near.at(v)); break;
-            case What::pool: std::copy(entry.list.begin(), entry.list.end(), g_.pool.at(v)); break;
+            case What::pool:
+                std::copy(entry.list.begin(), entry.list.end(), g_.pool.at(v));
+                *g_.reached_by.at(v) = GraphData::UNKNOWN;
+                break;
             case What::kept: std::copy(entry.list.begin(), entry.list.end(), g_.kept.at(v)); break;
             case What::edges: std::copy(entry.list.begin(), entry.list.end(), g_.edges.at(v)); break;
             case What::put: {
@@ -261,15 +285,13 @@ void GraphChange::change() {
 
 void GraphChange::set_near(uint32_t x, const VertexList& near, float far, bool all) {
     Vertex& own = g_.vertex(x);
-    const uint32_t* before = g_.near.at(x);
+    const Saved old = remember(What::near, x);
     if (!is(x, NEAR)) {
-        old_near_.emplace(x, VertexList(before, before + g_.near_count(x)));
+        old_near_.emplace(x, Saved{old.from, g_.near_count(x)});
         mark(x, NEAR, near_);
     }
-    const VertexList old(before, before + own.near);
-    remember(What::near, x);
     std::copy(near.begin(), near.end(), g_.near.at(x));
-    for (size_t i = near.size(); i < old.size(); ++i) g_.near.at(x)[i] = 0;
+    for (auto i = static_cast<int64_t>(near.size()); i < old.n; ++i) g_.near.at(x)[i] = 0;
     own.near = static_cast<uint16_t>(near.size());
     own.near_far = far;
     own.near_all = all;
@@ -369,37 +391,46 @@ void GraphChange::change_cells() {
             if (!going_[g_.near.at(v)[i]]) take(In::watchers, g_.near.at(v)[i], v);
     }
     const auto look_in = [&](uint32_t cell, bool left) {
-        for (uint32_t x : g_.cell_of[cell]->watchers) {
+        const VertexList& watchers = g_.cell_of[cell]->watchers;
+        for (size_t i = 0; i < watchers.size(); ++i) {
+            if (i + AHEAD < watchers.size()) {
+                ask_for(g_.near.at(watchers[i + AHEAD]), g_.cells);
+                __builtin_prefetch(&g_.vertex(watchers[i + AHEAD]));
+            }
+            const uint32_t x = watchers[i];
             const uint32_t* near = g_.near.at(x);
-            if (std::find(near, near + g_.near_count(x), cell) == near + g_.near_count(x)) continue;
+            if (is(x, POOL) && (!left || is(x, OTHER_CELLS))) continue;
+            if (!has(near, g_.near_count(x), cell)) continue;
             mark(x, POOL, pool_);
             if (left) marks_[x] = static_cast<uint8_t>(marks_[x] | OTHER_CELLS);
         }
     };
     std::vector<uint32_t> left;
     for (uint32_t x : near_) {
-        const VertexList& old = old_near_.find(x)->second;
+        const Saved old = old_near_.find(x)->second;
         const uint32_t* near = g_.near.at(x);
         const uint32_t cell = near[0];
-        if (old.empty() || old[0] != cell) {
-            if (!old.empty() && !going_[old[0]]) {
-                take(In::members, old[0], x);
-                left.push_back(old[0]);
+        if (old.n == 0 || old.from[0] != cell) {
+            if (old.n > 0 && !going_[old.from[0]]) {
+                take(In::members, old.from[0], x);
+                left.push_back(old.from[0]);
             }
             put(In::members, cell, x);
             joined_[cell].push_back(x);
-            if (!old.empty()) moved_.push_back(x);
+            if (old.n > 0) moved_.push_back(x);
         }
         // Others to look into, in whatever order.
         const uint32_t now = new_stamp();
         for (uint32_t p : old) stamps_[p] = now;
-        bool same = static_cast<int64_t>(old.size()) == g_.near_count(x);
+        bool same = old.n == g_.near_count(x);
         for (int64_t i = 0; i < g_.near_count(x); ++i) same = same && stamps_[near[i]] == now;
         mark(x, PARENT, parents_);
         if (same) continue;
         mark(x, POOL, pool_);
         marks_[x] = static_cast<uint8_t>(marks_[x] | OTHER_CELLS);
     }
+    std::sort(left.begin(), left.end());
+    left.resize(static_cast<size_t>(std::unique(left.begin(), left.end()) - left.begin()));
     for (uint32_t cell : left) look_in(cell, true);
     for (const auto& [cell, who] : joined_) look_in(cell, false);
     for (uint32_t v : gone_)
@@ -410,13 +441,13 @@ void GraphChange::change_cells() {
 
 void GraphChange::set_pool(uint32_t x, const VertexList& pool, float far, bool all) {
     Vertex& own = g_.vertex(x);
-    const uint32_t* before = g_.pool.at(x);
+    const Saved before = remember(What::pool, x);
     const int64_t count = std::min<int64_t>(static_cast<int64_t>(pool.size()), g_.pool_size);
-    if (is(x, FRESH) || count != g_.pool_count(x) || !std::equal(pool.begin(), pool.begin() + count, before)) {
-        changed_pools_.emplace_back(x, VertexList(before, before + g_.pool_count(x)));
+    const int64_t count_before = g_.pool_count(x);
+    if (is(x, FRESH) || count != count_before || !std::equal(pool.begin(), pool.begin() + count, before.begin())) {
+        changed_pools_.emplace_back(x, Saved{before.from, count_before});
         mark(x, PARENT, parents_);
     }
-    remember(What::pool, x);
     std::copy(pool.begin(), pool.end(), g_.pool.at(x));
     for (int64_t i = static_cast<int64_t>(pool.size()); i < own.pool; ++i) g_.pool.at(x)[i] = 0;
     own.pool = static_cast<uint16_t>(pool.size());
@@ -425,8 +456,17 @@ void GraphChange::set_pool(uint32_t x, const VertexList& pool, float far, bool a
 }
 
 void GraphChange::find_pools() {
-    for (uint32_t x : pool_)
-        if (!is(x, FRESH)) update_pool(x);
+    const uint32_t moved = new_stamp();
+    for (uint32_t y : moved_) stamps_[y] = moved;
+    std::vector<uint32_t> changed;
+    for (size_t i = 0; i < pool_.size(); ++i) {
+        if (i + AHEAD < pool_.size()) ask_for_pool(pool_[i + AHEAD]);
+        if (!is(pool_[i], FRESH) && !pool_stays(pool_[i], moved)) changed.push_back(pool_[i]);
+    }
+    for (size_t i = 0; i < changed.size(); ++i) {
+        if (i + AHEAD < changed.size()) ask_for(g_.pool.at(changed[i + AHEAD]), g_.pool_room);
+        update_pool(changed[i]);
+    }
     FarList found;
     VertexList pool;
     for (uint32_t x : fresh_) {
@@ -437,13 +477,28 @@ void GraphChange::find_pools() {
     }
 }
 
+// What the next function reads.
+void GraphChange::ask_for_pool(uint32_t x) const {
+    __builtin_prefetch(&g_.vertex(x));
+    ask_for(g_.near.at(x), g_.cells);
+    if (joined_.empty())
+        ask_for(g_.pool.at(x), g_.pool_room);
+    else
+        ask_for(g_.z(x), g_.d);
+}
+
 // The common case, fast: it looks into the same cells, what has gone was not in its pool, and what is new is too far.
-bool GraphChange::pool_stays(uint32_t x) const {
-    if (is(x, OTHER_CELLS)) return false;
+bool GraphChange::pool_stays(uint32_t x, uint32_t moved) const {
+    if (is(x, OTHER_CELLS) && is(x, NEAR)) return false;
     const Vertex& own = g_.vertex(x);
     const uint32_t* pool = g_.pool.at(x);
+    if (is(x, OTHER_CELLS)) {  // who has moved may be in no such cell any more
+        uint32_t found = 0;
+        for (int64_t i = 0; i < own.pool; ++i) found |= static_cast<uint32_t>(stamps_[pool[i]] == moved);
+        if (found) return false;
+    }
     if (gone_.size() == 1) {
-        if (std::find(pool, pool + own.pool, gone_[0]) != pool + own.pool) return false;
+        if (has(pool, own.pool, gone_[0])) return false;
     } else if (!gone_.empty()) {
         for (int64_t i = 0; i < own.pool; ++i)
             if (going_[pool[i]]) return false;
@@ -452,7 +507,7 @@ bool GraphChange::pool_stays(uint32_t x) const {
     if (own.pool_all || own.pool == 0) return false;
     const uint32_t* near = g_.near.at(x);
     for (const auto& [cell, who] : joined_) {
-        if (std::find(near, near + g_.near_count(x), cell) == near + g_.near_count(x)) continue;
+        if (!has(near, g_.near_count(x), cell)) continue;
         for (uint32_t y : who)
             if (rules_.nearer({rules_.distance(x, y), y}, {own.pool_far, pool[own.pool - 1]})) return false;
     }
@@ -460,7 +515,6 @@ bool GraphChange::pool_stays(uint32_t x) const {
 }
 
 void GraphChange::update_pool(uint32_t x) {
-    if (pool_stays(x)) return;
     const Vertex own = g_.vertex(x);
     const bool others = is(x, OTHER_CELLS);
     const int64_t cells = g_.near_count(x);
@@ -469,7 +523,7 @@ void GraphChange::update_pool(uint32_t x) {
     VertexList& pool = scratch_;
     pool.clear();
     pool.reserve(static_cast<size_t>(g_.pool_room) + 1);
-    const auto old_near = others ? old_near_.find(x) : old_near_.end();
+    const auto old_near = others && is(x, NEAR) ? old_near_.find(x) : old_near_.end();
     const uint32_t now = new_stamp();
     if (others) {  // who is in no such cell: those in a cell that is not near any more, and those that have left one
         for (int64_t i = 0; i < cells; ++i) stamps_[near[i]] = now;
@@ -495,40 +549,40 @@ void GraphChange::update_pool(uint32_t x) {
     float far = own.pool_far;
     if (changed && !pool.empty() && pool.back() != g_.pool.at(x)[own.pool - 1]) far = rules_.distance(x, pool.back());
     // Who is new there.
+    VertexList& some = space_.vertices;
+    some.clear();
     const auto add = [&](uint32_t y) {
-        if (y == x || (others && stamps_[y] == inside)) return;
-        const Far one = {rules_.distance(x, y), y};
-        const bool full = static_cast<int64_t>(pool.size()) == g_.pool_room;
-        const bool before_last = !pool.empty() && rules_.nearer(one, {far, pool.back()});
-        if (!before_last && (full || !all)) {
-            all = false;
-            return;
-        }
-        changed = true;
-        const auto* at = std::lower_bound(pool.begin(), pool.end(), one, [&](uint32_t a, const Far& b) {
-            return rules_.nearer({rules_.distance(x, a), a}, b);
-        });
-        const auto place = static_cast<size_t>(at - pool.begin());
-        pool.push_back(y);
-        std::rotate(pool.begin() + place, pool.end() - 1, pool.end());
-        if (!before_last) far = one.distance;
-        if (!full) return;
-        pool.pop_back();
-        all = false;
-        far = rules_.distance(x, pool.back());
+        if (y != x && (!others || stamps_[y] != inside)) some.push_back(y);
     };
-    for (int64_t i = 0; i < cells; ++i) {
-        const uint32_t cell = near[i];
-        if (old_near != old_near_.end()) {
-            const VertexList& old = old_near->second;
-            if (std::find(old.begin(), old.end(), cell) == old.end()) {
-                for (uint32_t y : g_.cell_of[cell]->members) add(y);
-                continue;
+    const auto is_near = [&](uint32_t cell) { return has(near, cells, cell); };
+    const auto was_near = [&](uint32_t cell) { return has(old_near->second.from, old_near->second.n, cell); };
+    const bool same_cells = old_near == old_near_.end();
+    if (!same_cells)
+        for (int64_t i = 0; i < cells; ++i)
+            if (!was_near(near[i]))
+                for (uint32_t y : g_.cell_of[near[i]]->members) add(y);
+    for (const auto& [cell, who] : joined_)
+        if (is_near(cell) && (same_cells || was_near(cell)))
+            for (uint32_t y : who) add(y);
+    if (!some.empty()) {
+        FarList& found = space_.found;
+        rules_.measure(g_.z(x), some.data(), static_cast<int64_t>(some.size()), space_, found);
+        if (!all) {  // whoever is beyond the last may be further than one that is not known
+            const auto beyond = [&](const Far& one) { return pool.empty() || !rules_.nearer(one, {far, pool.back()}); };
+            found.resize(static_cast<size_t>(std::remove_if(found.begin(), found.end(), beyond) - found.begin()));
+        }
+        rules_.sort(found, static_cast<int64_t>(found.size()));
+        if (!found.empty()) {
+            changed = true;
+            const bool last_is_new = pool.empty() || rules_.nearer({far, pool.back()}, found.back());
+            merge(x, pool, found);
+            if (last_is_new) far = found.back().distance;
+            if (static_cast<int64_t>(pool.size()) > g_.pool_room) {
+                pool.resize(static_cast<size_t>(g_.pool_room));
+                all = false;
+                far = rules_.distance(x, pool.back());
             }
         }
-        const auto joined = joined_.find(cell);
-        if (joined == joined_.end()) continue;
-        for (uint32_t y : joined->second) add(y);
     }
     if (static_cast<int64_t>(pool.size()) < g_.pool_size && !all) {
         FarList found;
@@ -541,72 +595,105 @@ void GraphChange::update_pool(uint32_t x) {
     if (changed || all != own.pool_all) set_pool(x, pool, far, all);
 }
 
+// Others, nearest first, take their places in a pool.
+void GraphChange::merge(uint32_t x, VertexList& pool, const FarList& some) {
+    auto hi = static_cast<int64_t>(pool.size());
+    pool.resize_unfilled(pool.size() + some.size());
+    for (auto i = static_cast<int64_t>(some.size()) - 1; i >= 0; --i) {
+        const Far& one = some[static_cast<size_t>(i)];
+        const uint32_t* at = std::lower_bound(pool.begin(), pool.begin() + hi, one, [&](uint32_t a, const Far& b) {
+            return rules_.nearer({rules_.distance(x, a), a}, b);
+        });
+        const int64_t place = at - pool.begin();
+        std::copy_backward(pool.begin() + place, pool.begin() + hi, pool.begin() + hi + i + 1);
+        pool[static_cast<size_t>(place + i)] = one.vertex;
+        hi = place;
+    }
+}
+
 // What is kept
 
-// Pruning again, with what it gave before. Both pools are in the same order. What was left out stays out unless one
-// that reached it is not kept any more, and what was kept stays unless one that is newly kept reaches it. So there is
-// nothing to compute but for what is new, and for what comes after a difference. Returns false where it has to be made
-// from scratch.
-bool GraphChange::keep_quickly(uint32_t x, const VertexList& before, VertexList& kept) {
+// Pruning again, with what it gave before. Both pools are in the same order. What was left out stays out as long as the
+// one that reached it is kept, and what was kept stays unless one that is newly kept reaches it. So there is nothing to
+// compute but for what is new, and for what nobody reaches any more. Returns false where it has to be made from
+// scratch.
+bool GraphChange::keep_quickly(uint32_t x, const Saved& before, VertexList& kept) {
+    constexpr uint8_t KEPT = GraphData::KEPT, NONE = GraphData::UNKNOWN;
     const Vertex& own = g_.vertex(x);
-    if (own.kept == DEGREE || is(x, FRESH)) return false;
-    const uint32_t left_out = new_stamp(), was_kept = new_stamp();
-    if (was_kept < left_out) return false;
-    for (uint32_t y : before) stamps_[y] = left_out;
-    for (int64_t i = 0; i < own.kept; ++i) stamps_[g_.kept.at(x)[i]] = was_kept;
-    std::vector<uint32_t>&dropped = dropped_, &added = added_;
-    dropped.clear();
-    added.clear();
-    kept.clear();
-    const auto reached = [&](const auto& by, uint32_t y, float distance) {
-        for (uint32_t f : by)
-            if (rules_.distance(f, y) < distance) return true;
-        return false;
-    };
-    size_t old = 0;
+    uint8_t* reached_by = g_.reached_by.at(x);
+    if (own.kept == DEGREE || is(x, FRESH) || *reached_by == NONE) return false;
     const uint32_t* pool = g_.pool.at(x);
-    for (int64_t i = 0, count = g_.pool_count(x); i < count; ++i) {
-        const uint32_t y = pool[i], known = stamps_[y];
-        if (known == left_out || known == was_kept)  // those between are not in the pool any more
-            for (; before[old++] != y;)
-                if (stamps_[before[old - 1]] == was_kept) dropped.push_back(before[old - 1]);
-        if (known == was_kept) {
-            if (!added.empty() && reached(added, y, rules_.distance(x, y)))
-                dropped.push_back(y);
-            else
-                kept.push_back(y);
+    const int64_t count = g_.pool_count(x);
+    int64_t old = 0;
+    while (old < std::min(before.n, count) && before.from[old] == pool[old]) ++old;  // as it was
+    const int64_t first = old;
+    auto was = std::count(reached_by, reached_by + first, KEPT);
+    kept.assign(g_.kept.at(x), g_.kept.at(x) + was);
+    uint8_t now[DEGREE];  // the numbers of those that were kept, in what is kept now
+    for (int64_t i = 0; i < was; ++i) now[i] = static_cast<uint8_t>(i);
+    const uint32_t known = new_stamp();
+    for (int64_t i = first; i < before.n; ++i) stamps_[before.from[i]] = known;
+    std::vector<uint8_t>& found = reached_by_;
+    found.resize(static_cast<size_t>(count));
+    std::vector<size_t>& added = added_;
+    added.clear();
+    const auto reaches = [&](size_t f, uint32_t y, float distance) { return rules_.distance(kept[f], y) < distance; };
+    for (int64_t i = first; i < count; ++i) {
+        const uint32_t y = pool[i];
+        uint8_t& own_reached_by = found[static_cast<size_t>(i)];
+        const bool was_in = stamps_[y] == known;
+        uint8_t before_by = NONE;
+        if (was_in) {
+            for (; before.from[old] != y; ++old)  // these are not in the pool any more
+                if (reached_by[old] == KEPT) now[was++] = NONE;
+            before_by = reached_by[old++];
+        }
+        if (before_by == KEPT) {
+            size_t f = kept.size();
+            if (!added.empty()) {
+                const float distance = rules_.distance(x, y);
+                for (size_t one : added)
+                    if (reaches(one, y, distance)) {
+                        f = one;
+                        break;
+                    }
+            }
+            own_reached_by = f < kept.size() ? static_cast<uint8_t>(f) : KEPT;
+            now[was++] = f < kept.size() ? NONE : static_cast<uint8_t>(f);
+            if (own_reached_by == KEPT) kept.push_back(y);
+        } else if (was_in && now[before_by] != NONE) {
+            own_reached_by = now[before_by];
         } else {
-            if (known == left_out && dropped.empty()) continue;
             const float distance = rules_.distance(x, y);
-            if (known == left_out && !reached(dropped, y, distance)) continue;
-            if (reached(kept, y, distance)) continue;
-            kept.push_back(y);
-            added.push_back(y);
+            size_t f = 0;
+            while (f < kept.size() && !reaches(f, y, distance)) ++f;
+            own_reached_by = f < kept.size() ? static_cast<uint8_t>(f) : KEPT;
+            if (own_reached_by == KEPT) {
+                added.push_back(kept.size());
+                kept.push_back(y);
+            }
         }
         if (static_cast<int64_t>(kept.size()) == DEGREE) return false;
     }
+    std::copy(found.begin() + first, found.end(), reached_by + first);
     return true;
 }
 
 void GraphChange::set_kept(uint32_t x, const VertexList& kept) {
     Vertex& own = g_.vertex(x);
-    const VertexList old(g_.kept.at(x), g_.kept.at(x) + own.kept);
-    if (old.size() == kept.size() && std::equal(old.begin(), old.end(), kept.begin())) return;
-    remember(What::kept, x);
+    if (own.kept == kept.size() && std::equal(kept.begin(), kept.end(), g_.kept.at(x))) return;
+    const Saved old = remember(What::kept, x);
     std::copy(kept.begin(), kept.end(), g_.kept.at(x));
-    for (size_t i = kept.size(); i < old.size(); ++i) g_.kept.at(x)[i] = 0;
+    for (auto i = static_cast<int64_t>(kept.size()); i < old.n; ++i) g_.kept.at(x)[i] = 0;
     own.kept = static_cast<uint16_t>(kept.size());
     mark(x, EDGES, edges_);
-    const auto in = [](const VertexList& some, uint32_t y) {
-        return std::find(some.begin(), some.end(), y) != some.end();
-    };
     for (uint32_t y : old) {
-        if (going_[y] || in(kept, y)) continue;
+        if (going_[y] || has(kept.data(), static_cast<int64_t>(kept.size()), y)) continue;
         take(In::sought_by, y, x);
         mark(y, EDGES, edges_);
     }
     for (uint32_t y : kept) {
-        if (in(old, y)) continue;
+        if (has(old.from, old.n, y)) continue;
         put(In::sought_by, y, x);
         mark(y, EDGES, edges_);
     }
@@ -624,7 +711,7 @@ void GraphChange::find_kept() {
     for (const auto& [x, before] : changed_pools_) {
         if (!keep_quickly(x, before, kept)) {
             uint32_t found[DEGREE];
-            const int64_t count = rules_.find_kept(x, space_, found);
+            const int64_t count = rules_.find_kept(x, space_, found, g_.reached_by.at(x));
             kept.assign(found, found + count);
         }
         set_kept(x, kept);
@@ -684,14 +771,50 @@ void GraphChange::find_parents() {
 
 // Edges and lists
 
+// Where there are so few that pruning leaves nothing out, and were: who is new finds its place among those that stay.
+// Returns false where they have to be made from scratch.
+bool GraphChange::edges_quickly(uint32_t x, VertexList& edges) {
+    constexpr size_t MANY = 4;
+    const Vertex& own = g_.vertex(x);
+    if (own.edges == DEGREE || is(x, FRESH)) return false;
+    VertexList& some = space_.vertices;
+    some.clear();
+    const uint32_t wanted = new_stamp();
+    const auto want = [&](uint32_t y) {
+        if (stamps_[y] == wanted) return;
+        stamps_[y] = wanted;
+        some.push_back(y);
+    };
+    for (int64_t i = 0; i < own.kept; ++i) want(g_.kept.at(x)[i]);
+    for (uint32_t y : g_.sought_by[x]) want(y);
+    if (static_cast<int64_t>(some.size()) > DEGREE) return false;
+    edges.clear();
+    for (int64_t i = 0; i < own.edges; ++i)
+        if (stamps_[g_.edges.at(x)[i]] == wanted) edges.push_back(g_.edges.at(x)[i]);
+    if (some.size() > edges.size() + MANY) return false;
+    const uint32_t there = new_stamp();
+    for (uint32_t y : edges) stamps_[y] = there;
+    some.resize(static_cast<size_t>(
+        std::remove_if(some.begin(), some.end(), [&](uint32_t y) { return stamps_[y] == there; }) - some.begin()));
+    rules_.measure(g_.z(x), some.data(), static_cast<int64_t>(some.size()), space_, space_.found);
+    rules_.sort(space_.found, static_cast<int64_t>(some.size()));
+    merge(x, edges, space_.found);
+    return true;
+}
+
 void GraphChange::find_edges() {
-    uint32_t found[DEGREE];
+    VertexList found;
     for (uint32_t x : edges_) {
-        const int64_t count = rules_.find_edges(x, space_, found);
+        if (!edges_quickly(x, found)) {
+            uint32_t made[DEGREE];
+            const int64_t some = rules_.find_edges(x, space_, made);
+            found.assign(made, made + some);
+        }
+        const auto count = static_cast<int64_t>(found.size());
         Vertex& own = g_.vertex(x);
-        if (count == own.edges && std::equal(found, found + count, g_.edges.at(x))) continue;
+        if (count == own.edges && std::equal(found.begin(), found.end(), g_.edges.at(x))) continue;
         remember(What::edges, x);
-        std::copy(found, found + count, g_.edges.at(x));
+        std::copy(found.begin(), found.end(), g_.edges.at(x));
         for (int64_t i = count; i < own.edges; ++i) g_.edges.at(x)[i] = 0;
         own.edges = static_cast<uint16_t>(count);
         mark(x, LIST, lists_);
@@ -702,15 +825,15 @@ void GraphChange::find_edges() {
 void GraphChange::prepare_lists() {
     new_lists_.reserve(lists_.size());
     for (uint32_t x : lists_) {
-        VertexList all;
-        rules_.find_list(x, space_, all);
-        writer_.prepare(x, static_cast<int64_t>(all.size()));
-        new_lists_.push_back(std::move(all));
+        rules_.find_list(x, space_, scratch_);
+        const auto n = static_cast<int64_t>(scratch_.size());
+        writer_.prepare(x, n);
+        new_lists_.push_back(saved_.save(scratch_.data(), n));
     }
 }
 
 void GraphChange::finish() noexcept {
-    for (size_t i = 0; i < lists_.size(); ++i) writer_.write(lists_[i], new_lists_[i]);
+    for (size_t i = 0; i < lists_.size(); ++i) writer_.write(lists_[i], new_lists_[i].from, new_lists_[i].n);
     for (uint32_t v : gone_) {
         if (g_.vertex(v).pivot) {
             const uint32_t number = g_.cell_of[v]->number, moved = g_.pivots.remove(number);

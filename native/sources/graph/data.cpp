@@ -30,6 +30,7 @@ GraphData::GraphData(const GraphSettings& settings)
       pool(pool_room),
       kept(DEGREE),
       edges(DEGREE),
+      reached_by(settings.pool),
       blocks(z_bytes + edge_bytes),
       pivots(d),
       vertex_of(1),
@@ -52,11 +53,13 @@ uint32_t GraphData::take_slot() {
         if (marks.size() < lists) marks.resize(lists);
         if (going.size() < lists) going.resize(lists);
         if (stamps.size() < lists) stamps.resize(lists);
+        if (first_extra.size() < lists) first_extra.resize(lists);
         vertices.resize(wanted);
         near.resize(wanted);
         pool.resize(wanted);
         kept.resize(wanted);
         edges.resize(wanted);
+        reached_by.resize(wanted);
         blocks.resize(wanted);
         free.push_back(static_cast<uint32_t>(slots));
         slots = wanted;
@@ -79,10 +82,12 @@ void GraphData::release_slot(uint32_t v) noexcept {
     pool.clear(v);
     kept.clear(v);
     edges.clear(v);
+    reached_by.clear(v);
     blocks.clear(v);
     sought_by[v] = VertexList();
     children[v] = VertexList();
     cell_of[v].reset();
+    first_extra[v] = 0;
     free.push_back(v);  // there is room for all
     --count;
 }
@@ -90,8 +95,8 @@ void GraphData::release_slot(uint32_t v) noexcept {
 // What follows from the vertices and their lists, not from how they came about.
 int64_t GraphData::bytes() const {
     int64_t total = vertices.bytes_of(count) + near.bytes_of(count) + pool.bytes_of(count) + kept.bytes_of(count) +
-                    edges.bytes_of(count) + blocks.bytes_of(count) + pivots.bytes();
-    total += count * static_cast<int64_t>(2 * sizeof(VertexList) + sizeof(std::unique_ptr<Cell>));
+                    edges.bytes_of(count) + reached_by.bytes_of(count) + blocks.bytes_of(count) + pivots.bytes();
+    total += count * static_cast<int64_t>(2 * sizeof(VertexList) + sizeof(std::unique_ptr<Cell>) + sizeof(uint32_t));
     for (uint32_t v = 0; v < slots; ++v) {
         if (!vertex(v).used) continue;
         const int64_t seekers = static_cast<int64_t>(sought_by[v].size() + children[v].size());
@@ -107,6 +112,7 @@ void GraphData::raw_memory(std::vector<uint8_t>& all) const {
     pool.raw_memory(all);
     kept.raw_memory(all);
     edges.raw_memory(all);
+    reached_by.raw_memory(all);
     blocks.raw_memory(all);
     extras.raw_memory(all);
     pivots.raw_memory(all);

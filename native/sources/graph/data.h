@@ -67,6 +67,10 @@ struct GraphData {
     std::vector<uint32_t> free;    // numbers that are not in use
     Pieces<Vertex> vertices;
     Pieces<uint32_t> near, pool, kept, edges;
+    // Why each of a pool, as far as the definition goes, is kept or not: the number, in F(x), of one that is kept and
+    // reaches it, or one of these. What a change leaves as it was need not be measured again.
+    static constexpr uint8_t KEPT = 0xff, UNKNOWN = 0xfe;
+    Pieces<uint8_t> reached_by;
     // z, and then what is laid out as `Edges` says.
     Pieces<uint8_t> blocks;
     std::vector<VertexList> sought_by;  // y of all F(y) that have it
@@ -81,6 +85,7 @@ struct GraphData {
     Pieces<uint8_t> extras;
     std::vector<uint32_t> free_extras;
     std::unordered_map<uint32_t, std::vector<uint32_t>> more;
+    std::vector<uint32_t> first_extra;  // of each vertex that has any: a search asks for it early
 
     // What a change works with, of every vertex; all zero between changes, but for the stamps, which nobody asks then.
     std::vector<uint8_t> marks, going;
@@ -113,7 +118,8 @@ struct GraphData {
 
 // A block of neighbours: codes, two numbers of each, and who they are.
 struct Edges {
-    static constexpr uint32_t EMPTY = 0x7fffffff, MORE = 0x80000000;  // MORE is a flag of the first number
+    // MORE is a flag of the first number: there is another block. Only the first two of a list have it.
+    static constexpr uint32_t EMPTY = 0x7fffffff, MORE = 0x80000000;
     Edges(uint8_t* at, int64_t code_bytes)
         : codes(at),
           adds(reinterpret_cast<float*>(at + (BLOCK * code_bytes + 63) / 64 * 64)),

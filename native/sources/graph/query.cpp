@@ -57,9 +57,9 @@ public:
         }
         const uint32_t x = walk_.pool.vertices[walk_.pool.next++];
         // The one that comes next if nothing better is found; it is on its way while this one is looked at.
-        ask_for(x);
         skip_looked_at();
-        if (pool.next < pool.count) ask_for(pool.vertices[pool.next]);
+        ask_for_next();
+        ask_for_extras(x);
         const float base = look(x);
         each_block(g_, x, [&](const Edges& block) { look_at_edges(block, base); });
         return true;
@@ -155,6 +155,16 @@ private:
         for (int64_t byte = 0; byte < g_.z_bytes + g_.edge_bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
     }
 
+    void ask_for_next() {
+        if (walk_.pool.next < walk_.pool.count) ask_for(walk_.pool.vertices[walk_.pool.next]);
+    }
+    // Whose list is long: where the rest of it is cannot be known before its block is there.
+    void ask_for_extras(uint32_t v) const {
+        if (!(*reinterpret_cast<const uint32_t*>(g_.blocks.at(v) + g_.z_bytes + walk_.numbers) & Edges::MORE)) return;
+        const uint8_t* at = g_.extras.at(g_.first_extra[v]);
+        for (int64_t byte = 0; byte < g_.edge_bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+    }
+
     bool was_looked_at(uint32_t v) const { return bits_[v / 64] >> (v % 64) & 1; }
     void skip_looked_at() {
         while (walk_.pool.next < walk_.pool.count && was_looked_at(walk_.pool.vertices[walk_.pool.next]))
@@ -208,6 +218,7 @@ private:
         std::copy_n(starts.estimates, walk_.pool.count, walk_.pool.estimates);
         std::copy_n(starts.vertices, walk_.pool.count, walk_.pool.vertices);
         started_ = GRAPH_STARTS;
+        ask_for_next();
     }
 
     // Where there is nothing left to look at: the next best of the root's list, all of which is put in order.
@@ -235,6 +246,7 @@ private:
             const Far& one = waiting[started_];
             if (!was_looked_at(one.vertex)) put_equal(one.distance, one.vertex);
         }
+        ask_for_next();
         return true;
     }
 
@@ -256,35 +268,43 @@ private:
 int64_t Graph::Query::gather(const Scope& scope, float slack, std::vector<uint32_t>& rows,
                              std::vector<float>* distances) {
     const bool all = scope.allowed.masks().empty();
-    const auto limit_of = [&](std::vector<float>& nearest) {
+    const std::vector<Far>& looked_at = memory_->looked_at;
+    auto& nearest = memory_->nearest;
+    auto& found = memory_->found;
+    const auto limit_of_nearest = [&] {
         if (static_cast<int64_t>(nearest.size()) <= scope.k || scope.k <= 0) return FARTHEST;
         std::nth_element(nearest.begin(), nearest.begin() + scope.k - 1, nearest.end());
         return nearest[static_cast<size_t>(scope.k - 1)] * 1.000001f + slack;
     };
-    const auto keep = [&](float distance, uint32_t row) {
+    nearest.clear();
+    found.clear();
+    // Without an allow-list each vertex has a row, or several. So only those that are near enough with one row each are
+    // asked which these are: what a vertex is lies elsewhere in memory.
+    float limit = FARTHEST;
+    int64_t count = 0;
+    if (all) {
+        for (const Far& one : looked_at) nearest.push_back(one.distance);
+        count = static_cast<int64_t>(nearest.size());
+        limit = limit_of_nearest();
+        nearest.clear();
+        for (const Far& one : looked_at)
+            if (one.distance <= limit) __builtin_prefetch(&g_.vertex(one.vertex));
+    }
+    for (const Far& one : looked_at) {
+        if (!(one.distance <= limit)) continue;
+        each_row(one.vertex, [&](uint32_t row) {
+            if (!all && !scope.allowed.has(row)) return;
+            found.emplace_back(one.distance, row);
+            nearest.push_back(one.distance);
+        });
+    }
+    limit = limit_of_nearest();
+    for (const auto& [distance, row] : found) {
+        if (!(distance <= limit)) continue;
         rows.push_back(row);
         if (distances) distances->push_back(distance);
-    };
-    auto& nearest = memory_->nearest;
-    nearest.clear();
-    if (all && g_.copies.empty()) {  // each vertex is a row: only those that count are asked which
-        for (const Far& one : memory_->looked_at) nearest.push_back(one.distance);
-        const float limit = limit_of(nearest);
-        for (const Far& one : memory_->looked_at)
-            if (one.distance <= limit) keep(one.distance, g_.vertex(one.vertex).row);
-        return static_cast<int64_t>(memory_->looked_at.size());
     }
-    auto& found = memory_->found;
-    found.clear();
-    for (const Far& one : memory_->looked_at)
-        each_row(one.vertex, [&](uint32_t row) {
-            if (all || scope.allowed.has(row)) found.emplace_back(one.distance, row);
-        });
-    for (const auto& one : found) nearest.push_back(one.first);
-    const float limit = limit_of(nearest);
-    for (const auto& one : found)
-        if (one.first <= limit) keep(one.first, one.second);
-    return static_cast<int64_t>(found.size());
+    return std::max(count, static_cast<int64_t>(found.size()));
 }
 
 SearchWork Graph::candidates(const Scope& scope, Sought& sought) const { return candidates(scope, &sought, 1); }

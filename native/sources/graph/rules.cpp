@@ -40,32 +40,28 @@ bool Rules::find_pool(uint32_t x, RuleSpace& space, FarList& found) const {
     return all;
 }
 
-int64_t Rules::prune(const Far* some, int64_t n, uint8_t* keeps) const {
+int64_t Rules::prune(const Far* some, int64_t n, uint8_t* reached_by) const {
     const float* kept[DEGREE];
     int64_t count = 0;
     for (int64_t i = 0; i < n; ++i) {
-        keeps[i] = 0;
+        reached_by[i] = GraphData::UNKNOWN;
         if (count == DEGREE) continue;
         const float* y = g_.z(some[i].vertex);
-        bool reached = false;
-        for (int64_t f = 0; f < count && !reached; ++f)
-            reached = kernels_.squared_distance(kept[f], y, g_.d) < some[i].distance;
-        if (reached) continue;
-        keeps[i] = 1;
-        kept[count++] = y;
+        int64_t f = 0;
+        while (f < count && !(kernels_.squared_distance(kept[f], y, g_.d) < some[i].distance)) ++f;
+        reached_by[i] = f < count ? static_cast<uint8_t>(f) : GraphData::KEPT;
+        if (f == count) kept[count++] = y;
     }
     return count;
 }
 
-int64_t Rules::find_kept(uint32_t x, RuleSpace& space, uint32_t* kept) const {
+int64_t Rules::find_kept(uint32_t x, RuleSpace& space, uint32_t* kept, uint8_t* reached_by) const {
     const int64_t n = g_.pool_count(x);
     measure(g_.z(x), g_.pool.at(x), n, space, space.found);
-    std::vector<uint8_t>& keeps = space.keeps;
-    keeps.resize(static_cast<size_t>(n));
-    prune(space.found.data(), n, keeps.data());
+    prune(space.found.data(), n, reached_by);
     int64_t count = 0;
     for (int64_t i = 0; i < n; ++i)
-        if (keeps[static_cast<size_t>(i)]) kept[count++] = space.found[static_cast<size_t>(i)].vertex;
+        if (reached_by[i] == GraphData::KEPT) kept[count++] = space.found[static_cast<size_t>(i)].vertex;
     return count;
 }
 
@@ -82,11 +78,12 @@ int64_t Rules::find_edges(uint32_t x, RuleSpace& space, uint32_t* edges) const {
         for (int64_t i = 0; i < n; ++i) edges[i] = space.found[static_cast<size_t>(i)].vertex;
         return n;
     }
-    std::vector<uint8_t>& keeps = space.keeps;
-    keeps.resize(static_cast<size_t>(n));
-    int64_t left = DEGREE - prune(space.found.data(), n, keeps.data()), count = 0;
+    std::vector<uint8_t>& reached_by = space.reached_by;
+    reached_by.resize(static_cast<size_t>(n));
+    int64_t left = DEGREE - prune(space.found.data(), n, reached_by.data()), count = 0;
     for (int64_t i = 0; i < n; ++i)
-        if (keeps[static_cast<size_t>(i)] || left-- > 0) edges[count++] = space.found[static_cast<size_t>(i)].vertex;
+        if (reached_by[static_cast<size_t>(i)] == GraphData::KEPT || left-- > 0)
+            edges[count++] = space.found[static_cast<size_t>(i)].vertex;
     return count;
 }
 
@@ -123,17 +120,17 @@ void Rules::find_list(uint32_t x, RuleSpace& space, VertexList& list) const {
     in_order();
     if (static_cast<int64_t>(list.size()) <= DEGREE) return;
     measure(g_.z(x), edges, n, space, space.found);
-    std::vector<uint8_t>& keeps = space.keeps;
-    keeps.resize(static_cast<size_t>(n));
-    prune(space.found.data(), n, keeps.data());
+    std::vector<uint8_t>& reached_by = space.reached_by;
+    reached_by.resize(static_cast<size_t>(n));
+    prune(space.found.data(), n, reached_by.data());
+    const auto keeps = [&reached_by](int64_t i) { return reached_by[static_cast<size_t>(i)] == GraphData::KEPT; };
     list.assign(children.begin(), children.end());
     for (int64_t i = 0; i < n; ++i)
-        if (keeps[static_cast<size_t>(i)]) list.push_back(edges[i]);
+        if (keeps(i)) list.push_back(edges[i]);
     in_order();
     const auto firm = static_cast<int64_t>(list.size());
     for (int64_t i = 0; i < n && static_cast<int64_t>(list.size()) < DEGREE; ++i)
-        if (!keeps[static_cast<size_t>(i)] && !std::binary_search(list.begin(), list.begin() + firm, edges[i]))
-            list.push_back(edges[i]);
+        if (!keeps(i) && !std::binary_search(list.begin(), list.begin() + firm, edges[i])) list.push_back(edges[i]);
     std::sort(list.begin(), list.end());
 }
 
@@ -201,8 +198,7 @@ void EdgeWriter::release(uint32_t x) noexcept {
     g_.more.erase(found);
 }
 
-void EdgeWriter::write(uint32_t x, const VertexList& list) noexcept {
-    const auto n = static_cast<int64_t>(list.size());
+void EdgeWriter::write(uint32_t x, const uint32_t* list, int64_t n) noexcept {
     const auto wanted = static_cast<size_t>(blocks_for(n) - 1);
     const Edges first(g_.blocks.at(x) + g_.z_bytes, g_.code_bytes);
     auto found = g_.more.find(x);
@@ -214,9 +210,9 @@ void EdgeWriter::write(uint32_t x, const VertexList& list) noexcept {
             for (int64_t slot = 0; slot < BLOCK; ++slot) {
                 const uint32_t y = block.numbers[slot] & ~Edges::MORE;
                 if (y == Edges::EMPTY) continue;
-                const auto at = std::lower_bound(list.begin(), list.end(), y);
-                if (at != list.end() && *at == y)
-                    seen_[static_cast<size_t>(at - list.begin())] = 1;
+                const uint32_t* at = std::lower_bound(list, list + n, y);
+                if (at != list + n && *at == y)
+                    seen_[static_cast<size_t>(at - list)] = 1;
                 else
                     clear(block, slot);
             }
@@ -235,14 +231,17 @@ void EdgeWriter::write(uint32_t x, const VertexList& list) noexcept {
             const uint32_t extra = g_.free_extras.back();
             g_.free_extras.pop_back();
             found->second.push_back(extra);
+            if (i == 0) g_.first_extra[x] = extra;
             const Edges block(g_.extras.at(extra), g_.code_bytes);
             for (int64_t slot = 0; slot < BLOCK; ++slot) clear(block, slot);
             for (int64_t slot = 0; slot < BLOCK; ++slot) block.numbers[slot] = Edges::EMPTY;
+            if (i == 0 && wanted > 1) block.numbers[0] |= Edges::MORE;
         }
         if (wanted)
             first.numbers[0] = Edges::EMPTY | Edges::MORE;
         else if (found != g_.more.end())
             g_.more.erase(found);
+        if (!wanted) g_.first_extra[x] = 0;
     }
     int64_t next = 0;
     each_block(g_, x, [&](const Edges& block) {
@@ -250,7 +249,7 @@ void EdgeWriter::write(uint32_t x, const VertexList& list) noexcept {
             if ((block.numbers[slot] & ~Edges::MORE) != Edges::EMPTY) continue;
             while (next < n && seen_[static_cast<size_t>(next)]) ++next;
             if (next == n) return;
-            put(block, slot, x, list[static_cast<size_t>(next++)]);
+            put(block, slot, x, list[next++]);
         }
     });
     residual_.zero();

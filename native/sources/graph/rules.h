@@ -22,7 +22,7 @@ struct RuleSpace {
     WipedVector<float> distances;
     VertexList vertices;
     FarList found;
-    std::vector<uint8_t> keeps;
+    std::vector<uint8_t> reached_by;
 };
 
 class Rules {
@@ -50,10 +50,11 @@ public:
     }
     // P(x) and more, nearest first: as many as the cache has room for. Returns whether these are all.
     bool find_pool(uint32_t x, RuleSpace& space, FarList& found) const;
-    // Marks those of n vertices, nearest first, that pruning keeps; returns how many.
-    int64_t prune(const Far* some, int64_t n, uint8_t* keeps) const;
-    // F(x): at most DEGREE. Returns how many.
-    int64_t find_kept(uint32_t x, RuleSpace& space, uint32_t* kept) const;
+    // Of n vertices, nearest first: KEPT for those that pruning keeps, for others which of the kept ones reaches it,
+    // and UNKNOWN where that need not be asked. Returns how many it keeps.
+    int64_t prune(const Far* some, int64_t n, uint8_t* reached_by) const;
+    // F(x): at most DEGREE, and why. Returns how many.
+    int64_t find_kept(uint32_t x, RuleSpace& space, uint32_t* kept, uint8_t* reached_by) const;
     // G(x).
     int64_t find_edges(uint32_t x, RuleSpace& space, uint32_t* edges) const;
     uint32_t find_parent(uint32_t x) const;
@@ -75,7 +76,7 @@ public:
     void prepare(uint32_t x, int64_t n);
     // The list of x, ascending by number. What is in its blocks already stays where it is, unless there have to be more
     // or fewer of them.
-    void write(uint32_t x, const VertexList& list) noexcept;
+    void write(uint32_t x, const uint32_t* list, int64_t n) noexcept;
     void release(uint32_t x) noexcept;
 
 private:
@@ -97,7 +98,11 @@ void each_block(const GraphData& g, uint32_t x, Visit visit) {
     const Edges first(g.blocks.at(x) + g.z_bytes, g.code_bytes);
     visit(first);
     if (!(first.numbers[0] & Edges::MORE)) return;
-    for (uint32_t extra : g.more.find(x)->second) visit(Edges(g.extras.at(extra), g.code_bytes));
+    const Edges second(g.extras.at(g.first_extra[x]), g.code_bytes);
+    visit(second);
+    if (!(second.numbers[0] & Edges::MORE)) return;
+    const std::vector<uint32_t>& all = g.more.find(x)->second;
+    for (size_t i = 1; i < all.size(); ++i) visit(Edges(g.extras.at(all[i]), g.code_bytes));
 }
 
 }  // namespace lethevec
