@@ -143,3 +143,31 @@ def test_longer_histories_in_a_larger_graph(tools):
             index.add(x[new], ids=new)
             held.update(new)
     tools.assert_same_state(tools.native_state(index), tools.native_state(rebuilt(tools, index)))
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_every_vertex_can_be_reached_after_a_history(tools, shape):
+    """From the root, by the lists that a search goes through, where thousands of records have come and gone one by one
+    and in batches: pivots, entries and the root among them."""
+    rng = np.random.default_rng([7, len(shape)])
+    x = SHAPES[shape](rng, 4500, 9).astype(np.float32)
+    index = Index(9, metric="l2", source=Graph(pool=24, cells=8, cell_size=16))
+    index.add(x[:3000], ids=np.arange(3000))
+    index.forget(rng.permutation(3000)[:90])
+    index.add(x[3000:3090], ids=np.arange(3000, 3090))
+    for step in range(350):
+        held = index.ids()
+        index.forget(held[rng.integers(len(held))])
+        index.add(x[3090 + step : 3091 + step], ids=[3090 + step])
+        if step % 50 == 0:  # the root, and with it a pivot and an entry
+            state = tools.native_state(index)
+            index.forget(next(ids for ids, *_, parent, _ in state.values() if parent is None))
+    state = tools.native_state(index)
+    assert sum(len(ids) for ids, *_ in state.values()) == len(index) > 2000
+    reached = [next(name for name, (*_, parent, _) in state.items() if parent is None)]
+    seen = set(reached)
+    for name in reached:
+        others = set(state[name][-1]) - seen
+        seen |= others
+        reached += others
+    assert seen == state.keys()

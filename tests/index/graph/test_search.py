@@ -63,6 +63,16 @@ def test_allow_lists(problem, share):
     assert recall(found.ids, true) > 0.9
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+def test_an_allow_list_costs_no_recall(problem, share):
+    """Of records that have nothing to do with the queries: beside the same searches without a list."""
+    index, exact, queries = problem
+    allow = np.flatnonzero(np.random.default_rng(4).random(N) < share)
+    without = recall(index.search(queries, k=10).ids, exact.search(queries, k=10, effort=1e9).ids)
+    true = exact.search(queries, k=10, effort=1e9, allow=allow).ids
+    assert recall(index.search(queries, k=10, allow=allow).ids, true) > without - 0.02
+
+
 def test_an_allow_list_far_from_the_query(problem):
     index, exact, queries = problem
     for query in queries[:10]:
