@@ -145,6 +145,25 @@ def test_the_first_records_have_their_own_truth(tmp_path: Path) -> None:
     assert len(notes) == 1  # the second time from the cache
 
 
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_pairs_have_twice_the_dimension_and_their_own_truth(tmp_path: Path, metric: str) -> None:
+    points = slanted(metric)
+    shifted = sets.with_truth("line", metric, points.train, points.test[:2], points.test[1:], k=20)
+    prepared.write(shifted, tmp_path / "line")
+    notes: list[str] = []
+    for _ in range(2):
+        made = prepared.pairs(prepared.Prepared(shifted, tmp_path / "line", "key"), notes.append)
+    assert len(notes) == 1  # the second time from the cache
+    data = made.data
+    assert (data.name, made.key, data.train.shape, data.dim) == ("line in pairs", "key-pairs", (40, 4), 4)
+    assert len(data.test) == len(data.for_tuning().test) == 2
+    first = shifted.train / (np.linalg.norm(shifted.train, axis=1, keepdims=True) if metric == "cosine" else 1)
+    np.testing.assert_allclose(data.train[:, :2], first, rtol=1e-6)
+    np.testing.assert_allclose(np.sort(data.train[:, 2]), np.sort(first[:, 0]), rtol=1e-6)
+    assert (data.train[:, 2:] != data.train[:, :2]).any()
+    np.testing.assert_allclose(data.nearest[:, :20], sets.nearest_of(metric, data.train, data.test, 20), atol=1e-9)
+
+
 # Made-up vectors -----------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from lethevec.bench.measuring.field import Competitor, Field
 from lethevec.bench.measuring.machine import plain
 from lethevec.bench.measuring.prepared import Prepared
 from lethevec.bench.measuring.residue import beyond, found_of
-from lethevec.bench.measuring.tuning import thinned
+from lethevec.bench.measuring.tuning import raise_to, thinned
 from lethevec.bench.measuring.worker import Worker, WorkerError
 from lethevec.bench.peers.peer import F32, Ids, Peer
 from lethevec.bench.report import analysis, results
@@ -131,6 +131,21 @@ class Exact(Peer):
         self.clock.now += 0.01
         self.seen.append(float(query[0]))
         return np.argsort(np.linalg.norm(self.part - query, axis=1))[:k]
+
+
+def test_a_knob_is_turned_up_until_the_recall_is_there_and_never_down() -> None:
+    data, peer = line_data(), Exact()
+    peer.fill(data.train, "l2")
+    peer.clock = Clock()
+    for start, least, setting, found in (
+        (0.25, 0.5, 0.25, 4 / 6),
+        (0.25, 0.7, 0.275, 5 / 6),
+        (1.0, 0.5, 1.0, 1.0),
+        (0.25, 1.1, 2.0, 1.0),  # which nobody has
+    ):
+        peer.set((start,))
+        assert raise_to(peer, data, least, 3) == pytest.approx(found)
+        assert peer.setting == (setting,)
 
 
 class Here:

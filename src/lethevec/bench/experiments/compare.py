@@ -49,9 +49,17 @@ def versus(run: Run, field: Field, competitors: list[Competitor]) -> list[Line]:
     return lines
 
 
-def table_at(run: Run, field: Field, target: float, goals: dict[str, float] | None = None) -> list[Line]:
-    """Everybody at one recall. The ratios are against the first of ours; `goals` are for these, by competitor."""
-    found = at_recall(field, target, k=K, **run.turns)
+def table_at(
+    run: Run, field: Field, target: float, goals: dict[str, float] | None = None, equal: bool = False
+) -> list[Line]:
+    """Everybody at one recall. The ratios are against the first of ours; `goals` are for these, by competitor.
+
+    With `equal` the first of ours is not below any peer's recall on the queries that are timed.
+    """
+    ours = next((name for name in field.workers if is_ours(name)), None)
+    peers_there = [name for name in field.workers if not is_ours(name)]
+    not_below = {ours: peers_there} if equal and ours is not None else None
+    found = at_recall(field, target, k=K, not_below=not_below, **run.turns)
     best = next((one.timing for name, one in found.items() if is_ours(name)), None)
     lines: list[Line] = []
     rows = []

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..peers.peer import F32
 from . import data as sets
 from .data import Data, Queries
 
@@ -75,6 +76,27 @@ def first(given: Prepared, records: int, note: Callable[[str], None]) -> Prepare
         note(f"{given.data.name}: true neighbours among the first {records:,}")
         write(cut(given.data, records), folder)
     return Prepared(read(folder), folder, f"{given.key}-{records}")
+
+
+def pairs(given: Prepared, note: Callable[[str], None]) -> Prepared:
+    """The set with each vector beside another one of it: as many vectors of twice the dimension. Directions stand side
+    by side under cosine, so that both count the same."""
+    folder = given.folder.with_name(f"{given.folder.name}-pairs")
+    data = given.data
+    if not (folder / "meta.json").exists():
+        note(f"{data.name}: vectors in pairs, and their true neighbours")
+
+        def paired(some: F32, seed: int) -> F32:
+            if data.metric == "cosine":
+                some = some / np.linalg.norm(some, axis=1, keepdims=True)
+            return np.hstack([some, some[np.random.default_rng(seed).permutation(len(some))]])
+
+        others = None if data.tuning is None else paired(data.tuning.vectors, 3)
+        made = sets.with_truth(
+            f"{data.name} in pairs", data.metric, paired(data.train, 1), paired(data.test, 2), others
+        )
+        write(made, folder)
+    return Prepared(read(folder), folder, f"{given.key}-pairs")
 
 
 def write(data: Data, folder: Path) -> None:

@@ -18,9 +18,10 @@ import numpy as np
 from .. import peers
 from ..peers.peer import F32, Ids, Peer, Setting, as_given, pad
 from . import prepared
+from .data import recall
 from .memory import settled
 from .timing import Pin, no_collection, now
-from .tuning import thinned, tune_to
+from .tuning import raise_to, thinned, tune_to
 
 
 def to_the_end(vectors: F32, rows: Sequence[int]) -> None:
@@ -126,6 +127,15 @@ class Session:
             # Answers are ids, which are rows until something is replaced; records that were deleted are never true.
             data = type(data)(data.name, data.metric, data.train, data.test, np.array(nearest))
         return {"recall": tune_to(self.peer, data, target, k), "setting": self._setting()}
+
+    def recall(self, k: int) -> float:
+        """Of the answers to the queries that are timed, at the setting it has."""
+        return recall(self.data, self.peer.search_batch(self._queries(tuning=False), k), k)
+
+    def raise_to(self, least: float, k: int) -> dict[str, Any]:
+        """Turn the competitor's knob up until it has this recall on the queries that are timed."""
+        self.pin.one()
+        return {"recall": raise_to(self.peer, self.data, least, k), "setting": self._setting()}
 
     def _setting(self) -> str:
         return self.peer.describe()

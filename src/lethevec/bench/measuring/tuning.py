@@ -47,6 +47,20 @@ def tune_to(peer: Peer, data: Data, target: float, k: int = 10) -> float:
     return got
 
 
+def raise_to(peer: Peer, data: Data, least: float, k: int = 10) -> float:
+    """Turn the knob up from where it is until the recall on the queries of the data set is at least `least`, or to the
+    end; return the recall it has then. A peer without knobs stays as it is."""
+    queries = peer.ready(as_given(data.test, data.metric))
+    places = [(grid, grid.index(peer.setting)) for grid in peer.grids if peer.setting in grid]
+    grid, place = places[0] if places else ([peer.setting], 0)
+    for setting in grid[place:]:
+        peer.set(setting)
+        got = recall(data, peer.search_batch(queries, k), k)
+        if got >= least:
+            break
+    return got
+
+
 def _quick_time(peer: Peer, queries: Any, k: int) -> float:
     times = []
     for _ in range(3):

@@ -38,13 +38,32 @@ class Measured:
 
 
 def at_recall(
-    field: Field, target: float, *, k: int = 10, rounds: int, seconds: float, clock: str = "wall", **asked: Any
+    field: Field,
+    target: float,
+    *,
+    k: int = 10,
+    rounds: int,
+    seconds: float,
+    clock: str = "wall",
+    not_below: Mapping[str, Sequence[str]] | None = None,
+    **asked: Any,
 ) -> dict[str, Measured]:
-    """Everybody at the cheapest setting that reaches `target`, or at its best where it cannot; then they take turns."""
+    """Everybody at the cheapest setting that reaches `target`, or at its best where it cannot; then they take turns.
+
+    What suffices for the queries for tuning finds a little more or less on those that are timed. `not_below` names
+    competitors with others each whose recall on the timed queries is not to be above theirs: they are turned up.
+    """
     for name in list(field.workers):
         got = field.ask(name, "tune", target=target, k=k)
         if got is not None:
             field.note(f"  {name}: recall {got['recall']:.4f} with {got['setting']} on the queries for tuning")
+    for name, others in (not_below or {}).items():
+        least = max((field.ask(one, "recall", k=k) or 0.0 for one in others if one in field.workers), default=0.0)
+        got = field.ask(name, "raise_to", least=least, k=k) if name in field.workers else None
+        if got is not None:
+            field.note(
+                f"  {name}: recall {got['recall']:.4f} with {got['setting']}; the best of the others {least:.4f}"
+            )
     return measured({name: (field, name, None) for name in field.workers}, k, rounds, seconds, clock, **asked)
 
 
