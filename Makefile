@@ -26,7 +26,7 @@ help:
 	@echo "make test-native    the native core without Python: kernels against the golden files, and no memory"
 	@echo "make test-neon, test-asan, test-tsan    the native core on aarch64 (under qemu), and under sanitizers"
 	@echo "make test-windows   the native core for Windows, cross-compiled and linked"
-	@echo "make test-long      kills, power cuts, damaged files, histories and readers beside a writer, for an hour"
+	@echo "make test-long      kills, power cuts, full disks, damaged files, histories and readers beside a writer, for an hour"
 	@echo "make fuzz    the readers of snapshots and receipts by a coverage-guided fuzzer, for FUZZ_SECONDS=60 each"
 
 $(BIN)/python:
@@ -149,11 +149,12 @@ $(addprefix test-,$(FRAMEWORKS)): test-%: $(ENVIRONMENTS)/%/.installed
 
 test-integrations: $(addprefix test-,$(FRAMEWORKS))
 
-# The tests that try at random, many times as long as in the suite: killed processes, power cuts, damaged files,
-# histories, and readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
+# The tests that try at random, many times as long as in the suite: killed processes, power cuts, full disks, damaged
+# files, histories, and readers beside a writer. About an hour on two cores; `make test-long TIMES=1` for a few minutes.
 TIMES ?= 20
 test-long: $(VENV)/.installed-test
-	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/store/test_power_cut.py tests/collections/test_kills.py
+	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/store/test_power_cut.py tests/store/test_killed_moves.py tests/collections/test_kills.py tests/collections/test_killed_backups.py tests/collections/test_power_cut.py
+	LETHEVEC_PAGES=1 $(BIN)/python -m pytest tests/mounts
 	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py

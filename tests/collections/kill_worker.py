@@ -1,4 +1,5 @@
-"""Forgets a person in all collections of a folder, and dies at a given step on the way. See test_kills.
+"""Forgets a person in all collections of a folder, drops one, or backs the folder up, and dies at a given step on the
+way. See test_kills and test_killed_backups.
 
 A step is a moment before or after something reaches a file: a commit, a checkpoint, a scrubbed page, a sync, a removed
 file. Dying is `os._exit`, which runs nothing more of Python or SQLite; what was written before it stays, as with a
@@ -66,7 +67,10 @@ def main(folder: str, deadly: int, what: str, whom: str) -> None:
     import lethevec
 
     install(deadly)
-    with lethevec.connect(folder) as db:
+    if what == "backup":
+        os.rename = around(os.rename, deadly)
+        os.replace = around(os.replace, deadly)
+    with lethevec.connect(folder, read_only=what == "backup") as db:
         for name in db.collections():
             db.collection(name)
         global steps
@@ -74,6 +78,8 @@ def main(folder: str, deadly: int, what: str, whom: str) -> None:
             steps = 0  # what opening did does not count
         if what == "forget":
             db.forget(subject=whom)
+        elif what == "backup":
+            db.backup(whom)
         else:
             db.drop(whom)
         sys.stdout.write(f"{steps}\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -126,18 +124,3 @@ def test_what_is_refused(filled, connect, folder, tmp_path, keys):
 
 def attempt(tmp_path, chain, keys) -> None:
     lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys)
-
-
-def test_one_that_died_is_begun_again(filled, tmp_path, keys, monkeypatch):
-    filled.backup(tmp_path / "backup")
-    filled.forget(subject=ANN)
-    chain = filled.receipts(all_kinds=True)
-    filled.close()
-    half = tmp_path / "again.restoring"
-    shutil.copytree(tmp_path / "backup", half)
-    with pytest.raises(FileError):
-        lethevec.connect(half)
-    lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys)
-    assert not half.exists()
-    with lethevec.connect(tmp_path / "again", keys=keys) as db:
-        assert ANN not in db.subjects()

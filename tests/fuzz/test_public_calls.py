@@ -6,10 +6,12 @@ LETHEVEC_EXAMPLES=20 tries 20 times as many.
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from datetime import date
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +93,28 @@ anything = st.one_of(
     st.builds(iter, st.just([1, 2])),
 )
 
+paths = st.one_of(
+    st.sampled_from(
+        [
+            "copy.jsonl",
+            "copy.csv",
+            "copy.npz",
+            "folder",
+            b"copy.jsonl",
+            "a\0b.jsonl",
+            "a\ud800.jsonl",
+            "x" * 300 + ".jsonl",
+            "nowhere/copy.jsonl",
+            "copy.jsonl/copy.jsonl",
+            Path("other.jsonl"),
+            "",
+            ".",
+            "..",
+        ]
+    ),
+    anything,
+)
+texts = st.one_of(st.sampled_from(["a", "b", "one", "two"]), anything)
 vectors = st.one_of(st.just([[1.0, 0, 0]]), anything)
 ids = st.one_of(st.just([7]), st.just([1]), anything)
 
@@ -110,21 +134,119 @@ INDEX_CALLS = {
 where = st.one_of(
     anything, st.dictionaries(st.sampled_from(["a", "$and", "$not", "subject", "a.b"]), anything, max_size=2)
 )
+RECEIPT = object()  # stands for one of the store
 STORE_CALLS = {
     "add": (vectors, ids, {"subjects": anything, "payloads": anything}),
     "update": (vectors, ids, {"subjects": anything, "payloads": anything}),
     "forget": (ids, {"subject": anything, "where": where, "timeout": anything}),
-    "get": (ids, {}),
-    "count": ({"where": where, "subject": anything},),
-    "search": (vectors, {"k": anything, "effort": anything, "where": where, "subject": anything}),
-    "search_radius": (vectors, st.one_of(st.just(1.0), anything), {"where": where}),
-    "load": (anything, {"total": anything}),
-    "verify": (anything, {}),
+    "get": (ids, {"where": where, "subject": texts, "limit": anything, "after": anything}),
+    "upsert": (
+        vectors,
+        ids,
+        {"subjects": anything, "payloads": anything, "expires": anything, "erase_old": anything, "timeout": anything},
+    ),
+    "expire": ({"timeout": anything},),
+    "export": (paths, {"where": where, "subject": texts}),
+    "backup": (paths, {}),
+    "to_arrow": ({"where": where, "subject": texts},),
+    "to_pandas": ({"where": where, "subject": texts},),
+    "to_polars": ({"where": where, "subject": texts},),
+    "tune": (vectors, {"target_recall": anything, "k": anything, "threads": anything}),
+    "subjects": ({"prefix": texts, "after": texts, "limit": anything},),
+    "sample": (anything, {"where": where, "subject": texts, "seed": anything}),
+    "ids": (where, {"subject": texts}),
+    "count": ({"where": where, "subject": texts},),
+    "search": (
+        vectors,
+        {"k": anything, "effort": anything, "where": where, "subject": texts, "radius": anything, "threads": anything},
+    ),
+    "search_radius": (vectors, st.one_of(st.just(1.0), anything), {"where": where, "subject": texts}),
+    "load": (st.one_of(paths, anything), {"key": texts, "total": anything}),
+    "verify": (
+        st.one_of(st.just(RECEIPT), anything),
+        {"ids": ids, "subject": texts, "vectors": vectors, "key": anything, "anchor": anything},
+    ),
     "receipts": ({"all_kinds": anything},),
     "complete_erasures": ({"timeout": anything},),
     "rotate_keys": (anything, {"keep_audit_keys": anything}),
     "reapply": (anything, {}),
     "__contains__": (anything, {}),
+}
+DATABASE_CALLS = {
+    "collection": (
+        texts,
+        {
+            "dim": anything,
+            "metric": texts,
+            "index": anything,
+            "optimize": texts,
+            "encrypt": anything,
+            "expires": anything,
+        },
+    ),
+    "drop": (anything, {"timeout": anything}),
+    "rename": (texts, texts, {}),
+    "access": (texts, {}),
+    "held": (texts, {}),
+    "forget": (
+        {
+            "block": anything,
+            "ignore_unknown": anything,
+            "search_all": anything,
+            "elsewhere": anything,
+            "timeout": anything,
+        },
+    ),
+    "expire": ({"skip_held": anything, "timeout": anything},),
+    "hold": (texts, texts, {}),
+    "lift": (texts, {"reason": texts}),
+    "holds": ({"subject": texts, "names": anything},),
+    "block": (anything, texts, {}),
+    "unblock": (texts, {"reason": texts}),
+    "is_blocked": (texts, {}),
+    "complete_erasures": ({"timeout": anything},),
+    "receipts": ({"all_kinds": anything},),
+    "chain": ({"after": anything, "before": anything, "limit": anything},),
+    "receipt_of": (anything, {}),
+    "verify_chain": ({"after": anything, "limit": anything},),
+    "verify": (
+        st.one_of(st.just(RECEIPT), anything),
+        {"ids": ids, "subject": texts, "vectors": vectors, "key": anything, "anchor": anything, "quick": anything},
+    ),
+    "rotate_keys": (texts, {"keep_audit_keys": anything}),
+    "backup": (paths, {}),
+    "__contains__": (anything, {}),
+}
+CLIENT_CALLS = {
+    "collection": (texts, {"dim": anything, "metric": texts, "index": anything}),
+    "drop": (texts, {}),
+    "rename": (texts, texts, {}),
+    "forget": ({"block": anything, "ignore_unknown": anything, "elsewhere": anything, "dry_run": anything},),
+    "access": (texts, {}),
+    "expire": ({"skip_held": anything},),
+    "hold": (texts, texts, {}),
+    "lift": (texts, {"reason": texts}),
+    "holds": (texts, {}),
+    "block": (texts, texts, {}),
+    "unblock": (texts, {"reason": texts}),
+    "verify": (anything, {"subject": texts}),
+    "receipts": ({"all_kinds": anything},),
+}
+REMOTE_CALLS = {
+    name: call for name, call in STORE_CALLS.items() if name not in ("__contains__", "rotate_keys", "complete_erasures")
+}
+#: For the parts of a folder or a cluster, which check what they are given before they call these.
+INSIDE = {
+    "begin_forget",
+    "check_part",
+    "check_same",
+    "due",
+    "due_parts",
+    "erase_again",
+    "expire_except",
+    "held_count",
+    "held_of",
+    "selects",
 }
 FUNCTIONS = {
     "Index": (
@@ -134,14 +256,31 @@ FUNCTIONS = {
     "hasher": (anything, st.integers(1, 9), {"bits": anything, "expansion": anything, "seed": anything}),
     "Pivots": ({"cell_size": anything, "probes": anything, "refine": anything, "key": anything},),
     "Tables": ({"tables": anything, "key_bits": anything, "probes": anything, "expected": anything},),
+    "Graph": ({"cell_size": anything, "cells": anything, "pool": anything, "key": anything},),
     "Auto": ({"pivots_from": anything, "pivots": anything},),
     "open": (
-        anything,
-        {"dim": anything, "metric": anything, "read_only": anything, "keys": anything, "timeout": anything},
+        paths,
+        {
+            "dim": anything,
+            "metric": anything,
+            "read_only": anything,
+            "keys": paths,
+            "timeout": anything,
+            "max_setup": anything,
+        },
     ),
-    "Index.load": (anything, {"max_setup": anything}),
-    "verify_chain": (anything, {"key": anything}),
+    "Index.load": (paths, {"max_setup": anything}),
+    "verify": (anything, {"key": anything}),
+    "verify_chain": (anything, {"key": anything, "anchor": anything}),
+    "connect": (
+        paths,
+        {"read_only": anything, "keys": paths, "timeout": anything, "clock": anything, "max_setup": anything},
+    ),
+    "restore": (paths, paths, {"timeout": anything, "max_setup": anything}),
+    "Client": (texts, {"key": anything, "timeout": anything, "retries": anything}),
 }
+#: Arguments that cannot be left out.
+NEEDED = {"verify": {"key": anything}, "restore": {"receipts": anything, "keys": paths}}
 
 
 def drawn(data, call):
@@ -168,6 +307,7 @@ common = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
+few = settings(common, max_examples=30 * TIMES)  # of calls that sync files, or say no to everything
 
 
 @pytest.mark.parametrize("name", INDEX_CALLS)
@@ -189,16 +329,19 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", STORE_CALLS)
-def test_calls_of_a_store(folder, name):
+def test_calls_of_a_store(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
     path = folder / f"{name}.lethe"
     with lethevec.open(path, dim=DIM, metric="l2") as db:
         db.add(np.eye(3), ids=[1, 2, 3], subjects=["a", "b", None], payloads=[{"a": 1}, None, {"a": "x"}])
+        receipt = db.forget([])
 
         @common
         @given(data=st.data())
         def try_it(data):
             before = db.digest()
             values, named = drawn(data, STORE_CALLS[name])
+            values = [receipt if value is RECEIPT else value for value in values]
             if refused(getattr(db, name), values, named):
                 assert db.digest() == before
 
@@ -213,4 +356,100 @@ def test_functions(tmp_path, monkeypatch, name, data):
     values, named = drawn(data, FUNCTIONS[name])
     if name == "hasher":  # which takes nothing but its family by position
         named["dim"] = values.pop()
+    named |= {one: data.draw(draw) for one, draw in NEEDED.get(name, {}).items()}
     refused(attrgetter(name)(lethevec), values, named)
+
+
+@pytest.mark.parametrize("name", DATABASE_CALLS)
+def test_calls_of_a_folder(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    with lethevec.connect(folder / f"{name}-folder") as db:
+        db.collection("one", DIM, "l2").add(np.eye(3), ids=[1, 2, 3], subjects=["a", "b", None])
+        db.collection("two", DIM).add(np.eye(3), ids=[1, 2, 3], subjects="a")
+        receipt = db.forget(subject="nobody", ignore_unknown=True)
+
+        @few
+        @given(data=st.data())
+        def try_it(data):
+            before = db.digest(), len(db.receipts(all_kinds=True))
+            values, named = drawn(data, DATABASE_CALLS[name])
+            values = [receipt if value is RECEIPT else value for value in values]
+            if name == "forget":
+                named["subject"] = data.draw(texts)
+            if refused(getattr(db, name), values, named):
+                assert (db.digest(), len(db.receipts(all_kinds=True))) == before
+
+        try_it()
+
+
+@pytest.mark.parametrize("name", [*CLIENT_CALLS, *(f"collection.{name}" for name in REMOTE_CALLS)])
+@few
+@given(data=st.data())
+def test_calls_of_a_client(tmp_path, monkeypatch, name, data):
+    """Of one whose server says no to everything: what cannot be sent is refused before."""
+    httpx = pytest.importorskip("httpx")
+    from lethevec._client.client import RemoteCollection
+
+    monkeypatch.chdir(tmp_path)
+    client = lethevec.Client("http://127.0.0.1:9", retries=0)
+    client._client.close()
+    client._client = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(503)), base_url="http://x")
+    collection = RemoteCollection(client, "one", DIM, "l2")
+    on, _, call = name.rpartition(".")
+    if on and not hasattr(collection, call):
+        client.close()
+        return
+    values, named = drawn(data, (REMOTE_CALLS if on else CLIENT_CALLS)[call])
+    values = [None if value is RECEIPT else value for value in values][: 0 if name == "collection.export" else None]
+    if name == "forget":
+        named["subject"] = data.draw(texts)
+    method = getattr(collection if on else client, call)
+    known = inspect.signature(method).parameters
+    refused(method, values, {one: value for one, value in named.items() if one in known})
+    client.close()
+
+
+def test_calls_through_asyncio(tmp_path):
+    """They are those of a store and a folder, in a thread: what is refused there is refused here."""
+    import asyncio
+
+    from lethevec import aio
+
+    async def work():
+        for wrong in (3, b"x", "a\0b", "a\ud800", "x" * 300, None):
+            with pytest.raises(LethevecError):
+                async with aio.open(wrong, dim=2):
+                    pass
+            with pytest.raises(LethevecError):
+                async with aio.connect(wrong):
+                    pass
+        async with aio.connect(tmp_path / "folder") as db:
+            for wrong in (3, b"x", "a\ud800", None, []):
+                with pytest.raises(LethevecError):
+                    await db.collection(wrong, dim=2)
+            store = await db.collection("one", dim=2)
+            with pytest.raises(LethevecError):
+                await store.export(3)
+            with pytest.raises(LethevecError):
+                await db.backup("a\0b")
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        (lethevec.Index, INDEX_CALLS),
+        (lethevec.Store, STORE_CALLS),
+        (lethevec.Database, DATABASE_CALLS),
+        (lethevec.Client, CLIENT_CALLS),
+    ],
+)
+def test_every_public_call_with_an_argument_is_here(kind, calls):
+    methods = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    wanted = {
+        name
+        for name, method in methods.items()
+        if inspect.isfunction(method) and len(inspect.signature(method).parameters) > 1
+    }
+    assert wanted - INSIDE <= set(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -31,10 +32,19 @@ def test_forgetting_does_not_depend_on_the_clock(tmp_path, monkeypatch, encrypt)
     x = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     for day in days:
         now[0] = real() + 86400 * day
-        with lethevec.open(path, dim=4, metric="l2", encrypt=encrypt) as db:
+        # `clock`: what a store knows the time by was bound when the module was imported.
+        with lethevec.open(path, dim=4, metric="l2", encrypt=encrypt, clock=lambda: now[0]) as db:
             db.add(x, ids=range(60))
+            db.add(x[:2], ids=["brief", "later"], expires=[timedelta(hours=1), timedelta(days=1)])
             issued.append(db.forget(range(60)))
             assert db.verify(issued[-1])
+            assert db.count() == 2
+            now[0] += 7200
+            assert db.ids() == ["later"]
+            now[0] -= 86400 * 365
+            assert db.ids() == ["later"], "while a store is open its clock never goes back"
+            issued += [db.expire(), db.forget(["later"])]
+            assert [receipt.records for receipt in issued[-2:]] == [1, 1]
     with lethevec.open(path, read_only=True) as db:
         assert len(db) == 0
         assert db.receipts() == issued

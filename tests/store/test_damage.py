@@ -106,10 +106,11 @@ class TestDamage:
             ("UPDATE receipts SET receipt = 7", (), "expected receipts in their table"),
         ],
     )
-    def test_rows_that_cannot_be(self, make, closed, sql, parameters, message):
+    @pytest.mark.parametrize("read_only", [False, True], ids=["writer", "reader"])
+    def test_rows_that_cannot_be(self, make, closed, sql, parameters, message, read_only):
         change(closed, sql, *parameters)
         with pytest.raises(FormatError, match=message):
-            make()
+            make(read_only=read_only).receipts()  # which a reader reads when it is asked for them
 
     def test_random_damage_may_raise_and_never_crashes(self, closed, tmp_path, vectors):
         """In a process of its own, because a crash would take this one along."""

@@ -150,12 +150,12 @@ class TestCommit:
 
     def test_an_interrupt_just_after_the_commit(self, filled, vectors, monkeypatch):
         """The changes are there, and so are the receipts: in the chain, at the next call."""
-        keep = Forgetter.keep_promises
+        keep = Forgetter.keep
         with monkeypatch.context() as patch:
-            patch.setattr(Forgetter, "keep_promises", interrupt)
+            patch.setattr(Forgetter, "keep", interrupt)
             with pytest.raises(KeyboardInterrupt), filled.transaction():
                 filled.forget(NAMES[:3])
-        assert keep is Forgetter.keep_promises
+        assert keep is Forgetter.keep
         assert NAMES[0] not in filled
         filled.search(vectors[0])
         assert [receipt.records for receipt in filled.receipts()] == [3]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .._collections import Access, Hold
 from .._forgetting.receipts import Receipt
 from .._forgetting.verify import Verification
+from .._hashing.parameters import boolean
 from .._hits import Hits
 from .._record import KEEP, Record
 from .._store.importing import check_batch, read_source
@@ -112,7 +113,7 @@ class AsyncClient:
         dry_run: bool = False,
     ) -> Any:
         """Forget a person in every collection, with one receipt; with `dry_run` the number of records that would go."""
-        if dry_run:
+        if boolean("dry_run", dry_run):
             return await self._send(requests.would_forget_everywhere(subject))
         return await self._send(requests.forget_everywhere(subject, block, ignore_unknown, elsewhere))
 
@@ -334,7 +335,7 @@ class AsyncCollection:
         dry_run: bool = False,
     ) -> Any:
         """Forget records by ids, subject or filter, with one receipt; with `dry_run` say what would go."""
-        if dry_run:
+        if boolean("dry_run", dry_run):
             return await self._client._send(requests.would_forget(self.name, ids, subject, where, ignore_unknown))
         return await self._client._send(requests.forget(self.name, ids, subject, where, ignore_unknown, elsewhere))
 

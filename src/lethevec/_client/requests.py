@@ -20,10 +20,11 @@ import numpy.typing as npt
 from .._collections import Access, Hold
 from .._forgetting.receipts import Receipt
 from .._forgetting.verify import Check, Verification
+from .._hashing.parameters import boolean, integer
 from .._hits import Hits, Work
 from .._record import KEEP, Record
 from .._store import Preview
-from ..errors import IdError, ParameterError, VectorError
+from ..errors import IdError, ParameterError, ReceiptError, VectorError
 
 __all__ = ["Request"]
 
@@ -97,7 +98,18 @@ def _many(ids: Any) -> list[Any]:
     if isinstance(ids, np.ndarray):
         listed: list[Any] = ids.ravel().tolist()
         return listed
-    return [ids] if isinstance(ids, int | str | np.integer) else list(ids)
+    return [ids] if isinstance(ids, int | str | np.integer) else _listed(ids, "ids")
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise IdError(f"{name}: expected a list, got {type(values).__name__}") from None
+
+
+def _whole(given: int, name: str) -> int:
+    return integer(name, given, 0, 1 << 62)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -163,12 +175,12 @@ def put(
     listed = _many(ids)
     content = {"ids": listed, "vectors": _encoded(vectors)}
     if subjects is not None:
-        content["subjects"] = [subjects] * len(listed) if isinstance(subjects, str) else list(subjects)
+        content["subjects"] = [subjects] * len(listed) if isinstance(subjects, str) else _listed(subjects, "subjects")
     if payloads is not None:
-        content["payloads"] = [payloads] if isinstance(payloads, Mapping) else list(payloads)
+        content["payloads"] = [payloads] if isinstance(payloads, Mapping) else _listed(payloads, "payloads")
     if expires is not KEEP:
         content["expires"] = _due(expires)
-    if erase_old:
+    if boolean("erase_old", erase_old):
         content["erase_old"] = True
     return _post(_one(name, f"/{action}"), content, _perhaps_receipt, writes=True)
 
@@ -193,16 +205,16 @@ def update(
     if vectors is not KEEP:
         content["vectors"] = _encoded(vectors)
     if subjects is not KEEP:
-        content["subjects"] = None if subjects is None else _each(subjects, str, len(listed))
+        content["subjects"] = None if subjects is None else _each(subjects, str, len(listed), "subjects")
     if payloads is not KEEP:
-        content["payloads"] = None if payloads is None else _each(payloads, Mapping, len(listed))
+        content["payloads"] = None if payloads is None else _each(payloads, Mapping, len(listed), "payloads")
     if expires is not KEEP:
         content["expires"] = _due(expires)
     return _post(_one(name, "/update"), content, _perhaps_receipt, writes=True)
 
 
-def _each(value: Any, single: Any, count: int) -> list[Any]:
-    return [value] * count if isinstance(value, single) else list(value)
+def _each(value: Any, single: Any, count: int, name: str) -> list[Any]:
+    return [value] * count if isinstance(value, single) else _listed(value, name)
 
 
 def get(name: str, ids: Any, where: Any, subject: Any, limit: int | None, after: Any) -> Request[list[Record]]:
@@ -218,12 +230,19 @@ def get(name: str, ids: Any, where: Any, subject: Any, limit: int | None, after:
 
 def sample(name: str, count: int, where: Any, subject: Any, seed: int) -> Request[list[Record]]:
     """Some records."""
-    content = {"count": int(count), "seed": int(seed), "encoding": "base64", **_given(where=where, subject=subject)}
+    content = {
+        "count": _whole(count, "count"),
+        "seed": _whole(seed, "seed"),
+        "encoding": "base64",
+        **_given(where=where, subject=subject),
+    }
     return _post(_one(name, "/sample"), content, _records)
 
 
 def subjects(name: str, prefix: str, after: str | None, limit: int) -> Request[dict[str, int]]:
     """A page of subjects."""
+    if not isinstance(prefix, str):
+        raise ParameterError(f"prefix: expected a text, got {type(prefix).__name__}")
     content = {"limit": limit, **_given(prefix=prefix or None, after=after)}
     return _post(
         _one(name, "/subjects"), content, lambda answer: dict(zip(answer["subjects"], answer["records"], strict=True))
@@ -369,6 +388,8 @@ def receipts(after: int | None = None) -> Request[tuple[list[Receipt], int | Non
 
 def verify(receipt: Receipt | str, ids: Any, subject: Any) -> Request[Verification]:
     """Check a receipt."""
+    if not isinstance(receipt, Receipt | str):
+        raise ReceiptError(f"receipt: expected a receipt or its text, got {type(receipt).__name__}")
     content: dict[str, Any] = {"receipt": receipt if isinstance(receipt, str) else receipt.fields}
     if ids is not None:
         content["ids"] = _many(ids)

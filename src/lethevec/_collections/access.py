@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from .._durable import sync_folder
+from .._durable import as_path, sync_folder
 from .._forgetting.receipts import Receipt
 from .._record import Record
 from ..errors import FileError, IncompleteWriteError
@@ -67,7 +66,7 @@ class Access:
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON to a new file that only its owner can read."""
-        place = Path(path)
+        place = as_path(path)
         try:
             with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(self.to_json() + "\n")

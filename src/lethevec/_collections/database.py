@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +29,12 @@ from .._forgetting.receipts import Receipt, now
 from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, read_public_key, read_receipt
 from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean, integer
+from .._index import MAX_SETUP
 from .._record import KEEP, Keep
 from .._store import Store
 from .._store.chain import Chain
-from .._store.configuration import index_options
+from .._store.configuration import check_max_setup, index_options
+from .._store.copying import remove_unfinished, restoring
 from .._store.forking import ProcessLock
 from .._store.ids import check_ids, check_text
 from .._store.retention import Clock, check_clock, check_duration
@@ -42,6 +44,7 @@ from ..errors import (
     ErasureIncompleteError,
     FileError,
     IncompleteWriteError,
+    InputError,
     ParameterError,
     UnknownIdError,
     UnsupportedError,
@@ -86,6 +89,7 @@ class Database:
         timeout: float,
         clock: Clock = time.time,
         restoring: bool = False,
+        max_setup: int = MAX_SETUP,
     ) -> None:
         """Open the folder, and finish what an earlier process has left.
 
@@ -113,10 +117,13 @@ class Database:
                 rules,
                 clock=clock,
                 drop_unreadable=restoring,
+                max_setup=max_setup,
             )
             self._eraser = FolderEraser(self._catalog, self._chain, self._requests, self._maker, self._rights)
             self._checker = Checker(self._catalog, self._chain, self._maker)
             if not read_only:
+                with suppress(FileError):  # an erasure says so if it is in the way
+                    remove_unfinished(self._catalog.path, folders=True)
                 self._maker.remove_unready()
                 self._eraser.resume()
         except BaseException:
@@ -157,7 +164,11 @@ class Database:
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a collection of that name."""
-        return isinstance(name, str) and self._catalog.find(name) is not None
+        try:
+            check_name(name)
+        except InputError:
+            return False
+        return self._catalog.find(str(name)) is not None
 
     def __iter__(self) -> Iterator[str]:
         """The names of all collections, by code point."""
@@ -501,9 +512,10 @@ class Database:
         It holds neither receipts nor keys, and cannot be opened by itself. Keep the chain apart from it
         (`receipts(all_kinds=True)`): with it, a restore erases again what was erased since.
         """
+        place = as_path(path)
         with self._guard:
             self._catalog.require_open()
-            write_backup(self, self._catalog, self._chain.receipts()[-1], Path(path))
+            write_backup(self, self._catalog, self._chain.receipts()[-1], place)
 
     def erase_again(self, erased: Erased) -> Receipt | None:
         """For `restore`: erase what a chain says was erased since the copy was made; the receipt, if there was any."""
@@ -556,12 +568,13 @@ def connect(
     keys: str | os.PathLike[str] | None = None,
     timeout: float = 5.0,
     clock: Clock = time.time,
+    max_setup: int = MAX_SETUP,
 ) -> Database:
     """Open a folder of collections, or make it: the folder must be new, empty or one of ours.
 
     `keys` is where the key file is kept (in the folder unless given); `timeout` is how many seconds to wait for other
-    processes; `clock` gives the seconds since 1970, for records that expire (tests set their own). `lethevec.open` is
-    for a single store in a file.
+    processes; `clock` gives the seconds since 1970, for records that expire (tests set their own); `max_setup` limits
+    what the settings of each collection may ask for (see `lethevec.open`, which is for a single store in a file).
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -572,15 +585,15 @@ def connect(
     (['photos'], 2)
     >>> folder.cleanup()
     """
-    if not isinstance(folder, str | os.PathLike):
-        raise FileError(f"folder: expected a path, got {type(folder).__name__}")
+    place = as_path(folder, "folder", folder=True)
     boolean("read_only", read_only)
     return Database(
-        Path(folder),
+        place,
         read_only=read_only,
         keys=None if keys is None else as_path(keys, "keys"),
         timeout=check_seconds(timeout),
         clock=check_clock(clock),
+        max_setup=check_max_setup(max_setup),
     )
 
 
@@ -591,35 +604,45 @@ def restore(
     receipts: ChainLike,
     keys: str | os.PathLike[str],
     timeout: float = 5.0,
+    max_setup: int = MAX_SETUP,
 ) -> Receipt | None:
     """Make a folder of collections again from what `Database.backup` wrote, without the people forgotten since.
 
     `receipts` is the whole chain as it is today, `keys` the key file of the folder, which stays where it is. What the
     chain says was erased since the backup was made is erased before there is anything that could be opened; the receipt
-    for that, if there was something. Open the result with `connect(folder, keys=keys)`.
+    for that, if there was something. Open the result with `connect(folder, keys=keys)`. `max_setup` is as in `connect`.
+
+    One that is killed in the middle leaves a folder that cannot be opened, `folder` with a token and `.restoring` after
+    its name; the next restore to the same place removes it.
     """
-    target, keys_path, seconds = Path(folder), as_path(keys, "keys"), check_seconds(timeout)
+    source_path, target = as_path(backup, "backup", folder=True), as_path(folder, "folder")
+    keys_path, seconds, limit = as_path(keys, "keys"), check_seconds(timeout), check_max_setup(max_setup)
     ring, chain = KeyRing.load(keys_path), read_chain(receipts)
-    with closing(Catalog(Path(backup), read_only=True, timeout=seconds)) as source:
+    with closing(Catalog(source_path, read_only=True, timeout=seconds)) as source:
         origin = origin_of(source)
     if origin is None:
         raise FileError(f"{backup}: expected a backup of a folder, got a folder of collections")
     check_chain(chain, ring, origin)
     erased = Erased(chain[origin[0] + 1 :], ring)
-    if target.exists():
+    if os.path.lexists(target):
         raise FileError(f"{target}: expected a new path for the restored folder, got one that is there already")
-    building = target.with_name(target.name + ".restoring")
     try:
-        shutil.rmtree(building, ignore_errors=True)
-        shutil.copytree(backup, building)
-        with closing(Catalog(building, read_only=False, timeout=seconds)) as catalog:
-            prepare(catalog, chain, origin)
-        with Database(building, read_only=False, keys=keys_path, timeout=seconds, restoring=True) as db:
-            receipt = db.erase_again(erased)
-        os.rename(building, target)
-        sync_folder(target.absolute().parent)
+        with os.scandir(source_path) as content:
+            strange = [one.name for one in content if not one.is_file(follow_symlinks=False)]
+        if strange:
+            raise FileError(
+                f"{backup}: expected a backup, which has regular files alone, got one with {strange[0]!r:.80}"
+            )
+        with restoring(target) as place:
+            shutil.copytree(source_path, place, dirs_exist_ok=True)
+            with closing(Catalog(place, read_only=False, timeout=seconds)) as catalog:
+                prepare(catalog, chain, origin)
+            with Database(
+                place, read_only=False, keys=keys_path, timeout=seconds, restoring=True, max_setup=limit
+            ) as db:
+                receipt = db.erase_again(erased)
+            os.rename(place, target)
+            sync_folder(target.absolute().parent)
     except OSError as error:
         raise IncompleteWriteError(f"{target}: the folder could not be restored: {error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return receipt

@@ -179,7 +179,7 @@ class FolderEraser:
         try:
             _together(lambda store: store.complete_erasures(timeout=timeout), stores)
             receipt = self._requests.try_sign(request) or self._requests.receipt_of(request)
-        except (ErasureIncompleteError, IncompleteWriteError) as error:
+        except (ErasureIncompleteError, FileError) as error:
             with suppress(FileError):  # a later process then looks for the notes
                 self._requests.set_expected(request, request.expected, keep=True)
             raise ErasureIncompleteError(str(error), len(self._requests.waiting())) from error
@@ -216,7 +216,7 @@ class FolderEraser:
             if not request.begun:
                 try:
                     self._go_on(request)
-                except IncompleteWriteError as error:
+                except FileError as error:
                     raise ErasureIncompleteError(str(error), len(self._requests.waiting())) from error
             # A collection finishes all that it has to finish at once, so the next request may be signed by now.
             if self._requests.is_open(request.id):

@@ -38,6 +38,7 @@ class Maker:
         *,
         clock: Clock,
         drop_unreadable: bool,
+        max_setup: int,
     ) -> None:
         """Nothing is opened yet."""
         self._catalog = catalog
@@ -48,6 +49,7 @@ class Maker:
         self._rules = rules
         self._clock = clock
         self._drop_unreadable = drop_unreadable
+        self._max_setup = max_setup
         self._stores: dict[str, Store] = {}
         self.ledgers: dict[str, CollectionLedger] = {}
 
@@ -120,6 +122,7 @@ class Maker:
             clock=self._clock,
             retention=retention,
             drop_unreadable=self._drop_unreadable,
+            max_setup=self._max_setup,
         )
         self._stores[id] = store
         return store

@@ -21,6 +21,7 @@ from typing import Any
 
 from .._forgetting.receipts import ERASURES, Receipt
 from .._store.chain import Chain
+from .._store.copying import remove_unfinished
 from ..errors import FormatError
 from .catalog import Catalog, Intent
 
@@ -130,12 +131,13 @@ class Requests:
                 raise
 
     def try_sign(self, request: Request) -> Receipt | None:
-        """Sign if all parts are in."""
+        """Sign if all parts are in. What killed backups have left goes first; `FileError` if it cannot."""
         with self._catalog.guard:
             if request.id not in self._open or request.expected is None or not request.begun:
                 return None
             if set(request.parts) != request.expected:
                 return None
+            remove_unfinished(self._catalog.path, folders=True)
             parts = [{"collection": id, **request.parts[id]} for id in sorted(request.parts)]
             body = {**request.head, "records": sum(part["records"] for part in parts), "collections": parts}
             with self._catalog.transaction():

@@ -3,7 +3,8 @@
 A backup has the collections as `Store.backup` writes them, and a catalog with their names, the holds and blocks of that
 time, and the place in the chain up to which it goes. It has no keys and no receipts, and cannot be opened: `restore` is
 given the chain as it is today and the keys, erases what the chain says was erased since, and only then is there a
-folder to open. It is built under another name; one that dies in the middle leaves nothing that could be opened.
+folder to open. Both are built under another name; one that dies in the middle leaves nothing that could be opened, and
+what it leaves is removed (see `_store/copying.py`).
 
 A chain only has tags, so a few things cannot be told from it: a collection that was renamed since has its old name, a
 hold that was set since has no reason in words, and a record that was replaced with `erase_old` since is erased, because
@@ -13,7 +14,6 @@ the copy has its old content.
 from __future__ import annotations
 
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +25,7 @@ from .._forgetting.receipts import Receipt
 from .._forgetting.verify import verify_chain
 from .._record import Record
 from .._store.chain import current_key
+from .._store.copying import building
 from .._store.ids import Id
 from ..errors import FileError, IncompleteWriteError, KeysError, ReceiptError
 from .catalog import Catalog
@@ -40,32 +41,29 @@ _SET_SINCE = "set after the backup was made; its entry in the chain is "
 
 def write_backup(db: Database, catalog: Catalog, last: Receipt, path: Path) -> None:
     """Write the copy under another name, and rename it when it is complete. An existing one is refused."""
-    if path.exists():
+    if os.path.lexists(path):
         raise FileError(f"{path}: expected a new folder for the backup, got one that is there already")
-    building = path.with_name(path.name + ".partial")
     try:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(mode=0o700)
-        # The place in the chain comes first: what is erased while the copy is written counts as erased since.
-        copy = Catalog(building, read_only=False, timeout=1.0)
-        try:
-            with copy.transaction():
-                copy.write("INSERT INTO origin VALUES (?, ?)", last.sequence, last.hash())
-                for table in ("collections", "holds", "blocks"):
-                    for row in catalog.rows(f"SELECT * FROM {table}" + (" WHERE ready" if table[0] == "c" else "")):
-                        copy.write(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", *row)
-            for entry in catalog.entries():
-                db.collection(entry.name).backup(copy.path_of(entry.id))
-        finally:
-            copy.close()
-        for leftover in (copy.files.lock, copy.files.wal, copy.files.wal.with_name(copy.path.name + "-shm")):
-            leftover.unlink(missing_ok=True)
-        os.rename(building, path)
-        sync_folder(path.absolute().parent)
+        with building(catalog.path, path, folder=True) as place:
+            place.mkdir(mode=0o700)
+            # The place in the chain comes first: what is erased while the copy is written counts as erased since.
+            copy = Catalog(place, read_only=False, timeout=1.0)
+            try:
+                with copy.transaction():
+                    copy.write("INSERT INTO origin VALUES (?, ?)", last.sequence, last.hash())
+                    for table in ("collections", "holds", "blocks"):
+                        for row in catalog.rows(f"SELECT * FROM {table}" + (" WHERE ready" if table[0] == "c" else "")):
+                            copy.write(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", *row)
+                for entry in catalog.entries():
+                    db.collection(entry.name).backup(copy.path_of(entry.id))
+            finally:
+                copy.close()
+            for leftover in (copy.files.lock, copy.files.wal, copy.files.wal.with_name(copy.path.name + "-shm")):
+                leftover.unlink(missing_ok=True)
+            os.rename(place, path)
+            sync_folder(path.absolute().parent)
     except OSError as error:
         raise IncompleteWriteError(f"{path}: the backup could not be written: {error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def origin_of(catalog: Catalog) -> tuple[int, str] | None:

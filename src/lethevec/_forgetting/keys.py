@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._durable import replace_secret
+from .._durable import read_regular, replace_secret
 from ..errors import FormatError, IncompleteWriteError, KeysError, MissingDependencyError
 
 __all__ = ["KeyRing", "key_id", "verify_signature"]
@@ -115,8 +115,7 @@ class KeyRing:
     def load(cls, path: Path) -> KeyRing:
         """Read a key file; everything in it is checked."""
         try:
-            with open(path, "rb") as file:
-                raw = file.read(_MAX_BYTES + 1)
+            raw = read_regular(path, _MAX_BYTES + 1)
         except FileNotFoundError:
             raise KeysError(f"{path}: expected the key file of the store, got nothing there") from None
         except OSError as error:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._durable import kind_of, open_regular, sync_folder
+from .._durable import kind_of, mode_to_keep, open_regular, sync_folder
 from .._vectors import MAX_NORM, MIN_NORM
 from ..errors import FormatError, IncompleteWriteError
 from .config import Config, parse_config, refuse_costly
@@ -58,7 +58,7 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     parts = [_HEAD.pack(MAGIC, VERSION, len(described)), described, _COUNT.pack(len(columns[0]))]
     temporary = None
     try:
-        mode = _mode_of(path)
+        mode = mode_to_keep(path)
         _remove_unfinished(path)
         handle, temporary = _temporary(path)
         if mode is not None:
@@ -89,17 +89,6 @@ def write(path: Path, config: Config, columns: list[npt.NDArray[Any]]) -> None:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-def _mode_of(path: Path) -> int | None:
-    """The mode of the file that is to be replaced; None if there is none."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(f"expected a regular file or none, got {kind_of(found.st_mode)}")
-    return stat.S_IMODE(found.st_mode)
 
 
 def _temporary(path: Path) -> tuple[int, Path]:

@@ -42,7 +42,7 @@ _PART = 2000
 
 def write_backup(session: Session, path: Path) -> None:
     """Write the copy under another name, sync, rename. An existing file is refused."""
-    if path.exists():
+    if os.path.lexists(path):
         raise FileError(f"{path}: expected a new file for the backup, got one that is there already")
     try:
         with building(session.path, path) as place:

@@ -73,6 +73,11 @@ class Chain:
         return KeyRing.load(self._keys_path) if self._keys_path.exists() else None
 
     def _load_or_create(self) -> KeyRing:
+        if self._keys_path.is_symlink():  # new keys would take its place, and the old ones stay where it leads to
+            raise KeysError(
+                f"{self._keys_path}: expected a regular file to write with, got a symbolic link; keys= says where the "
+                "keys are"
+            )
         chain = self.receipts()
         if not chain:
             # A new store, or a backup that is opened for the first time. A key file that waits there is taken: the

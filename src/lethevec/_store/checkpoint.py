@@ -16,7 +16,6 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from .._waiting import waiting
 from .connection import pragma
 from .files import RawFile, StoreFiles
 from .pages import WalState, scrub, wal_state
@@ -47,6 +46,7 @@ class Checkpointer:
         self._page_size = page_size
         self._mark = WalState()
         self.everything = False  # whether pages may need a scrub that the log no longer names
+        self._busy: frozenset[int] = frozenset()  # pages that were to be scrubbed when somebody was in the way
 
     def note_commit(self) -> None:
         """Remember how far the log has come: if it is found shorter, somebody else emptied it."""
@@ -65,12 +65,18 @@ class Checkpointer:
         log = wal_state(self._files.wal)
         if self._mark.size and (log.salts != self._mark.salts or log.size < self._mark.size):
             self.everything = True
-        pages = None if self.everything else log.pages
+        named = log.pages | self._busy
+        before = self.everything
+        pages = None if before else named
         try:
             pragma(self._connection, f"busy_timeout={max(0, int(timeout * 1000))}")
             # If what follows fails half-way, the log may be empty and its pages not scrubbed: then all are looked at.
-            self.everything = self.everything or bool(log.pages)
-            self._truncate()
+            self.everything = before or bool(named)
+            try:
+                self._truncate()
+            except BusyError:  # the next run knows which pages they are, whoever has written to the log by then
+                self.everything, self._busy = before, named
+                raise
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 if self.wal_size():
@@ -81,12 +87,11 @@ class Checkpointer:
             pragma(self._connection, "shrink_memory")
         except sqlite3.OperationalError as error:
             raise BusyError(str(error)) from error
-        self.everything = False
+        self.everything, self._busy = False, frozenset()
         self._mark = WalState()
         return Scrubbed(pages, len(cleaned))
 
     def _truncate(self) -> None:
-        with waiting("emptying the log, or waiting for those who read it"):
-            busy, in_log, moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        busy, in_log, moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy or in_log != 0 or moved != 0 or self.wal_size():
             raise BusyError("a reader holds a snapshot" if busy else "the log was not emptied")

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._hashing.parameters import integer
 from .._index import Config, Index
-from .._index.config import parse_config
+from .._index.config import parse_config, refuse_costly
 from .._index.sources import default_key, key_of
 from ..errors import FormatError, InputError, ParameterError
 
-__all__ = ["draws_key", "index_options", "new_configuration", "read_configuration"]
+__all__ = [
+    "check_max_setup",
+    "draws_key",
+    "index_options",
+    "new_configuration",
+    "read_configuration",
+    "refuse_costly_store",
+]
+
+_PASSES = 16  # times as much as in a snapshot may pass through the encoder: the longest codes of the paper need it
 
 
 def index_options(options: object, optimize: str | None) -> dict[str, Any] | None:
@@ -37,6 +47,19 @@ def read_configuration(text: str, path: object) -> Config:
     """The configuration that a store was made with."""
     try:
         return parse_config(text.encode())
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def check_max_setup(given: object) -> int:
+    """How many numbers the configuration of a store may ask for, beside what its size allows, checked."""
+    return integer("max_setup", given, 0, 1 << 62)
+
+
+def refuse_costly_store(config: Config, size: int, max_setup: int, path: object) -> None:
+    """Refuse a configuration that asks for much more than a store whose files have so many bytes should."""
+    try:
+        refuse_costly(config, size // (4 * config.dim * _PASSES), size, max_setup)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
 

@@ -4,10 +4,13 @@ A backup or an export is built under another name and renamed when it is whole. 
 file with records in it, in whatever folder it was to go to. So that name has a token in it, and a note beside the
 store, `people.lethe-copy-TOKEN`, says where the file is. Whoever copies holds a lock on the note; a note that nobody
 holds is of a copy that died. A writer removes the file and its note when it opens the store, and before it signs a
-receipt.
+receipt. The copy of a folder of collections is a folder, and its note is beside the catalog.
 
-Only files that have the token of their note in their name are removed. A reader that may not write to the folder of the
-store cannot leave a note.
+Only what has the token of its note in its name is removed. A reader that may not write to the folder of the store
+cannot leave a note.
+
+What is being restored has no store yet beside which it could be noted: it is built in a folder beside its place, whose
+name has a token too, and the next restore to the same place removes it (`restoring`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,15 +27,19 @@ from pathlib import Path
 from .._durable import open_regular, sync_folder
 from ..errors import FileError, IncompleteWriteError
 
-__all__ = ["building", "remove_unfinished"]
+__all__ = ["building", "remove_unfinished", "restoring"]
 
 _NOTE = re.compile(r"-copy-([0-9a-f]{16})")
+_RESTORING = re.compile(r"\.[0-9a-f]{16}\.restoring")
 _MAX_PATH = 1 << 16
 
 
 @contextmanager
-def building(database: Path, path: Path) -> Iterator[Path]:
-    """The name under which to write a copy of a store that is to be `path`. Rename it; if not, it is removed."""
+def building(database: Path, path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """The name under which to write a copy of a store that is to be `path`. Rename it; if not, it is removed.
+
+    The copy of a `folder` is one, which is not made here.
+    """
     token = secrets.token_hex(8)
     place = path.absolute().with_name(f"{path.name}.{token}.new")
     note = database.with_name(f"{database.name}-copy-{token}")
@@ -40,7 +48,7 @@ def building(database: Path, path: Path) -> Iterator[Path]:
         yield place
     finally:
         try:
-            place.unlink(missing_ok=True)
+            _take_away(place, folder=folder)
             if lock is not None:
                 note.unlink(missing_ok=True)
         finally:
@@ -74,17 +82,66 @@ def _make_note(note: Path, place: Path) -> int | None:
     return lock
 
 
-def remove_unfinished(database: Path) -> int:
-    """Remove what copies of this store have left that died; how many. `FileError` if one cannot be removed."""
+def _take_away(place: Path, *, folder: bool) -> None:
+    """Remove a copy, if it is there."""
+    if not folder:
+        place.unlink(missing_ok=True)
+    elif os.path.lexists(place):
+        shutil.rmtree(place)  # which refuses what is no folder, and follows no link
+
+
+@contextmanager
+def restoring(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, for its owner's eyes only, in which to build it; it is removed in the end.
+
+    Before that, what restores to the same target have left that died. Who builds holds a lock on the folder.
+    """
+    target = target.absolute()
+    for name in sorted(os.listdir(target.parent)):
+        if name.startswith(target.name) and _RESTORING.fullmatch(name[len(target.name) :]):
+            _remove_restoring(target.with_name(name))
+    place = target.with_name(f"{target.name}.{secrets.token_hex(8)}.restoring")
+    place.mkdir(mode=0o700)
+    lock = None
+    try:
+        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_restoring(place: Path) -> None:
+    """Remove a folder of `restoring`, unless somebody builds in it."""
+    try:
+        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # it is gone, or none of ours
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(place)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
+
+
+def remove_unfinished(database: Path, *, folders: bool = False) -> int:
+    """Remove what copies of this store have left that died; how many. `FileError` if one cannot be removed.
+
+    `folders`: it is the catalog of a folder, whose copies are folders.
+    """
     removed = 0
     for name in sorted(os.listdir(database.parent)):
         found = _NOTE.fullmatch(name[len(database.name) :]) if name.startswith(database.name) else None
         if found:
-            removed += _remove(database.with_name(name), found[1])
+            removed += _remove(database.with_name(name), found[1], folder=folders)
     return removed
 
 
-def _remove(note: Path, token: str) -> bool:
+def _remove(note: Path, token: str, *, folder: bool) -> bool:
     """Remove what one note names, and the note; not if somebody is still copying, or has just finished."""
     try:
         lock = open_regular(note, os.O_RDONLY)
@@ -101,11 +158,10 @@ def _remove(note: Path, token: str) -> bool:
         removed = False
         if place.name.endswith(f".{token}.new"):
             try:
-                place.unlink()
-                sync_folder(place.parent)
-                removed = True
-            except (FileNotFoundError, NotADirectoryError):
-                pass
+                removed = os.path.lexists(place)
+                if removed:
+                    _take_away(place, folder=folder)
+                    sync_folder(place.parent)
             except (OSError, ValueError) as error:
                 raise FileError(
                     f"{place}: a copy that was not finished could not be removed: {error}; remove it, and {note}"

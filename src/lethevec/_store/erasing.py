@@ -8,8 +8,9 @@ the pages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from .._forgetting.residue import (
     vector_needles,
 )
 from .._forgetting.small_arrays import wipe_small_arrays
+from .._waiting import waiting as waiting_line
 from ..errors import ErasureIncompleteError, FileError
 from .batch import Stored
 from .checkpoint import BusyError
@@ -42,8 +44,10 @@ from .session import Session
 from .tables import RecordTables
 from .vectors import VectorsInFile
 
-__all__ = ["SAMPLE", "Eraser", "Traces"]
+__all__ = ["SAMPLE", "Claim", "Eraser", "Traces"]
 
+_SHORT = 0.02  # seconds for which other threads wait while we wait for somebody who is in the way
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1  # seconds in which they come in
 SAMPLE = 100  # records of one forget whose bytes are searched for; of more, these, evenly spread
 
 
@@ -126,6 +130,12 @@ class _Pages:
         return (self._numbers[place] - 1) * self._page_size + inside
 
 
+class Claim:
+    """Who waits for the receipt of one erasure, whichever thread completes it."""
+
+    receipt: Receipt | None = None
+
+
 class Eraser:
     """Completes the waiting erasures of a store."""
 
@@ -135,6 +145,8 @@ class Eraser:
         self._ledger = ledger
         self._traces: dict[int, Traces] = {}
         self._whole_files: set[int] = set()
+        self._claims: dict[int, Claim] = {}
+        self._waiting = 0  # threads that wait for somebody who is in the way
         self._tried = True  # whether something waits that was tried before, perhaps by an earlier process
         self._nothing_at = -1  # the version of the store at which nothing waited
         session.participants.append(self)
@@ -158,42 +170,91 @@ class Eraser:
         self._traces.pop(number, None)
         self._whole_files.discard(number)
 
-    def complete(self, timeout: float) -> dict[int, Receipt]:
-        """Finish every waiting erasure and sign for it, or say what is in the way; nothing to do is fine."""
+    def claim(self, number: int) -> Claim:
+        """Keep the receipt of an erasure that waits for the caller, whoever completes it."""
+        claim = self._claims[number] = Claim()
+        return claim
+
+    def complete(self, timeout: float, claims: Sequence[Claim] = ()) -> dict[int, Receipt]:
+        """Finish every waiting erasure and sign for it, or say what is in the way; nothing to do is fine.
+
+        While somebody is in the way, other threads use the store: it is tried again and again for so many seconds. One
+        of them may complete what the caller has claimed, and then there is nothing left to do.
+        """
         session = self._session
-        with session.guard, translated(session.path):
-            waiting = self._ledger.waiting_count()
-            if not waiting:
-                self._tried = False
-                self._nothing_at = session.state.version
-                return {}
+        end = time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        with self._patient() if timeout else nullcontext():
+            while True:
+                with session.guard, translated(session.path):
+                    if claims and all(claim.receipt is not None for claim in claims):
+                        return {}
+                    if session.closed and claims:
+                        raise ErasureIncompleteError(
+                            f"{session.path}: the records are deleted, and the store was closed before the erasure was "
+                            "complete; it completes at the next open, and no receipt was issued",
+                            len(claims),
+                        )
+                    session.require_open()
+                    waiting = self._ledger.waiting_count()
+                    if not waiting:
+                        self._tried = False
+                        self._nothing_at = session.state.version
+                        return {}
+                    left = end - time.monotonic()
+                    try:
+                        return self._complete(min(max(0.0, left), _SHORT), first=pause == _FIRST_PAUSE)
+                    except (BusyError, FileError, OSError) as error:
+                        if left <= 0 or not isinstance(error, BusyError):
+                            raise ErasureIncompleteError(
+                                f"{session.path}: the records are deleted and no search finds them, but the erasure is "
+                                f"not complete ({error}); {waiting} erasures wait; they complete at the next call or "
+                                "open that finds the way free, and no receipt was issued",
+                                waiting,
+                            ) from error
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    @contextmanager
+    def _patient(self) -> Iterator[None]:
+        """While a thread waits for somebody who is in the way, searches on others leave the rest to it."""
+        with self._session.guard:
+            self._waiting += 1
+        try:
+            with waiting_line("emptying the log, or waiting for those who read it"):
+                yield
+        finally:
+            with self._session.guard:
+                self._waiting -= 1
+
+    def _complete(self, timeout: float, *, first: bool) -> dict[int, Receipt]:
+        session = self._session
+        if first:
             # Its pages may be in the file by now, and the log no longer name them: then look at all.
             session.checkpointer.everything |= self._tried
             self._tried = True
-            try:
-                session.tables.destroy_keys()
-                remove_unfinished(session.path)
-                scrubbed = session.checkpointer.run(timeout)
-                numbers = list(self._ledger.waiting())
-                residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
-                issued = self._ledger.sign(residue)
-            except (BusyError, FileError, OSError) as error:
-                raise ErasureIncompleteError(
-                    f"{session.path}: the records are deleted and no search finds them, but the erasure is not "
-                    f"complete ({error}); {waiting} erasures wait; they complete at the next call or open that finds "
-                    "the way free, and no receipt was issued",
-                    waiting,
-                ) from error
-            let_go_of_values(session.connection)
-            wipe_small_arrays()
+        session.tables.destroy_keys()
+        remove_unfinished(session.path)
+        scrubbed = session.checkpointer.run(timeout)
+        numbers = list(self._ledger.waiting())
+        residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
+        issued = self._ledger.sign(residue)
+        let_go_of_values(session.connection)
+        wipe_small_arrays()
         self._tried = False
-        for number in issued:
+        for number, receipt in issued.items():
             self._drop(number)
+            if number in self._claims:
+                self._claims.pop(number).receipt = receipt
         return issued
 
-    def try_complete(self) -> None:
-        """Finish what waits if that is possible without waiting. Every search asks: an erasure makes a new version."""
-        if self._session.in_transaction or self._session.state.version == self._nothing_at:
+    def try_complete(self, *, last: bool = False) -> None:
+        """Finish what waits if that is possible without waiting. Every search asks: an erasure makes a new version.
+
+        A thread that waits for somebody does it by itself; `last`: it will have no store any more.
+        """
+        session = self._session
+        if session.in_transaction or session.state.version == self._nothing_at or (self._waiting and not last):
             return
         with suppress(ErasureIncompleteError):
             self.complete(0.0)

@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from .._durable import mode_to_keep, sync_folder
 from .._extras import need
 from .._progress import Progress
 from .._record import Record
@@ -51,7 +52,7 @@ class Source(Protocol):
         ...
 
 
-__all__ = ["SUFFIXES", "arrow_table", "write_records"]
+__all__ = ["SUFFIXES", "arrow_table", "replacing", "write_records"]
 
 SUFFIXES = (".jsonl", ".csv", ".parquet", ".arrow", ".npz", ".npy", ".fvecs", ".lethe")
 _PART = 2000
@@ -90,21 +91,28 @@ def write_records(
             if suffix not in SUFFIXES:
                 raise FormatError(f"{path}: expected a file name that ends in {' '.join(SUFFIXES)}, got {suffix!r}")
             # A store's name is where a later open looks for what a crash has left; a cluster has no such place.
-            with _replacing(getattr(store, "path", path), path) as file:
+            with replacing(getattr(store, "path", path), path) as file:
                 _write(file, suffix, counted(), total, store.dim, str(path))
         return progress.done
 
 
 @contextmanager
-def _replacing(store: Path, path: Path) -> Iterator[IO[bytes]]:
-    """A new file under another name, for its owner's eyes only, renamed at the end."""
+def replacing(store: Path, path: Path) -> Iterator[IO[bytes]]:
+    """A new file under another name, for its owner's eyes only, renamed at the end.
+
+    A file that is there keeps its mode. What is no regular file, such as a link or a device, is refused.
+    """
     try:
         with building(store, path) as place:
+            mode = mode_to_keep(path)
             with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 yield file
                 file.flush()
+                if mode is not None:
+                    os.chmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             os.replace(place, path)
+            sync_folder(path.absolute().parent)
     except OSError as error:
         raise IncompleteWriteError(f"{path}: the export could not be written: {error}") from error
 

@@ -11,7 +11,7 @@ from ..errors import ErasureIncompleteError, IncompleteWriteError, UnknownIdErro
 from .batch import Stored
 from .changes import Changes, Note
 from .codes import Codes
-from .erasing import SAMPLE, Eraser, Traces, sample_step
+from .erasing import SAMPLE, Claim, Eraser, Traces, sample_step
 from .ids import Id, order_of
 from .image import Image
 from .ledger import Ledger
@@ -103,16 +103,30 @@ class Forgetter:
         slots, missing = self._wanted(request)
         return Preview(len(slots), sorted(ids_in(self._session.connection, slots), key=order_of), missing)
 
-    def forget(self, request: Request, timeout: float) -> Receipt:
-        """Both halves; in a transaction the first, and `keep_promises` does the other when it is committed."""
-        number = self.begin(request)
+    def start(self, request: Request, timeout: float) -> Receipt | Claim:
+        """The first half, for `finish` to do the other without the guard.
+
+        In a transaction the receipt is promised, and `take_promises` says what is left to do when it is committed.
+        """
+        return self._started(self.begin(request), timeout)
+
+    def _started(self, number: int, timeout: float) -> Receipt | Claim:
         if self._session.in_transaction:
             self._promised[number] = PromisedReceipt(), timeout
             return self._promised[number][0]
+        return self._eraser.claim(number)
+
+    def finish(self, started: Receipt | Claim, timeout: float) -> Receipt:
+        """The second half: other threads use the store while somebody is in the way."""
+        if isinstance(started, Receipt):
+            return started
         try:
-            return self._eraser.complete(timeout)[number]
+            self._eraser.complete(timeout, [started])
         finally:
-            self._reserve.ensure()
+            with self._session.guard:
+                if not self._session.closed:
+                    self._reserve.ensure()
+        return _signed(started)
 
     def begin(self, request: Request) -> int:
         """The first half; the number of the erasure.
@@ -126,13 +140,17 @@ class Forgetter:
                 raise
             return self._delete(request)
 
-    def keep_promises(self) -> None:
-        """A transaction was committed: complete the erasures of its forgets, and sign."""
+    def take_promises(self) -> list[tuple[PromisedReceipt, Claim, float]]:
+        """A transaction was committed, and the guard is still held: what `keep` is to do."""
         promised, self._promised = self._promised, {}
+        return [(receipt, self._eraser.claim(number), timeout) for number, (receipt, timeout) in promised.items()]
+
+    def keep(self, promised: Sequence[tuple[PromisedReceipt, Claim, float]]) -> None:
+        """Complete the erasures of a transaction's forgets, and sign."""
         if promised:
-            signed = self._eraser.complete(max(timeout for _, timeout in promised.values()))
-            for number, (receipt, _) in promised.items():
-                receipt.sign(signed[number])
+            self._eraser.complete(max(timeout for *_, timeout in promised), [claim for _, claim, _ in promised])
+            for receipt, claim, _ in promised:
+                receipt.sign(_signed(claim))
 
     def mark(self) -> frozenset[int]:
         """Which receipts are promised. An interrupt just after a commit may have left some; the chain has them."""
@@ -145,14 +163,11 @@ class Forgetter:
         for number in self._promised.keys() - mark:
             del self._promised[number]
 
-    def rectify(self, change: Callable[[Note], None], records: int, timeout: float) -> Receipt:
-        """Replace records, and sign once no byte of what they were is left; `change` tells what it replaces."""
+    def start_rectifying(self, change: Callable[[Note], None], records: int, timeout: float) -> Receipt | Claim:
+        """Replace records; `finish` signs once no byte of what they were is left. `change` tells what it replaces."""
         asked: dict[str, Any] = {"by": "update", "subject": None, "missing": []}
         number = self._erase(change, records, asked, "rectification", tagged=True, search_all=False)
-        if self._session.in_transaction:
-            self._promised[number] = PromisedReceipt(), timeout
-            return self._promised[number][0]
-        return self._eraser.complete(timeout)[number]
+        return self._started(number, timeout)
 
     def _delete(self, request: Request) -> int:
         """Delete the records in one transaction; the number of the erasure, which waits."""
@@ -233,6 +248,12 @@ class Forgetter:
         found = locate(connection, request.ids, "records")
         missing = [id for id, slot in zip(request.ids, found, strict=True) if slot is None]
         return [slot for slot in found if slot is not None], missing
+
+
+def _signed(claim: Claim) -> Receipt:
+    if claim.receipt is None:
+        raise ErasureIncompleteError("expected a receipt for every erasure that is complete, got none for this one")
+    return claim.receipt
 
 
 def _reason(request: Request) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from .._index import Config, Index
 from .._index.vector_files import VectorFiles, remove_leftovers
-from ..errors import FileError, IncompleteWriteError, InputError, ParameterError
+from ..errors import FileError, FormatError, IncompleteWriteError, InputError, ParameterError
 from .checkpoint import BusyError
-from .configuration import draws_key, new_configuration, read_configuration
+from .configuration import draws_key, new_configuration, read_configuration, refuse_costly_store
 from .copying import remove_unfinished
 from .erasing import Eraser
 from .files import CATALOG, StoreFiles
@@ -24,7 +24,9 @@ from .session import Session
 from .source_key import draw_key, put_key, read_key
 from .vault import Vault
 
-__all__ = ["check_same", "make_index", "open_session", "recover", "refuse_collection"]
+__all__ = ["ANY_SETUP", "check_same", "make_index", "open_session", "recover", "refuse_collection"]
+
+ANY_SETUP = 1 << 62
 
 
 def open_session(
@@ -37,6 +39,7 @@ def open_session(
     timeout: float,
     vault: Path,
     encrypt: bool | None,
+    max_setup: int,
 ) -> tuple[Session, WriterLock | None]:
     """Open or create the store at a path. A writer gets its lock; a reader creates nothing."""
     files = StoreFiles(Path(path))
@@ -56,8 +59,10 @@ def open_session(
             key = draw_key() if draws_key(config) else None
             made = Vault.create(vault) if encrypt else None
             new_database(files, config, made, key)
+            max_setup = ANY_SETUP  # who makes a store has asked for it
         session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
+            _refuse_costly(session, {"dim": dim, "metric": metric, **(options or {})}, max_setup)
             check_same(session, dim, metric, options, encrypt)
         except BaseException:
             session.close()
@@ -67,6 +72,17 @@ def open_session(
             lock.release()
         raise
     return session, lock
+
+
+def _refuse_costly(session: Session, asked: dict[str, Any], max_setup: int) -> None:
+    """Refuse a configuration that asks for too much, unless the caller has given the same one."""
+    config = read_configuration(session.state.configuration, session.path)
+    size = session.raw.size + session.checkpointer.wal_size()
+    try:
+        refuse_costly_store(config, size, max_setup, session.path)
+    except FormatError:
+        if asked["dim"] != config.dim or not _makes(config, asked):
+            raise
 
 
 def check_same(

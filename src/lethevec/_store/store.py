@@ -35,7 +35,7 @@ from .._forgetting.trusted import ChainLike, KeyLike, ReceiptLike, read_chain, r
 from .._forgetting.verify import Verification
 from .._hashing.parameters import as_float, boolean, integer, real
 from .._hits import Hits
-from .._index import Config, Tuning
+from .._index import MAX_SETUP, Config, Tuning
 from .._record import KEEP, Keep, Record
 from ..errors import (
     ErasureIncompleteError,
@@ -49,9 +49,9 @@ from . import backups, checking, exporting
 from .batch import Batch, make_batch
 from .changes import Changes, Note, Update
 from .codes import Codes
-from .configuration import draws_key, index_options, read_configuration
+from .configuration import check_max_setup, draws_key, index_options, read_configuration
 from .connection import translated
-from .erasing import Eraser
+from .erasing import Claim, Eraser
 from .fields import Fields
 from .files import StoreFiles
 from .forgetting import Forgetter, Preview, Request
@@ -301,7 +301,7 @@ class Store:
         ...     print(count, db.path.with_name("alice.jsonl").read_text().splitlines()[0])
         2 {"id": 7, "subject": "alice", "payload": {"year": 1990}, "vector": [0, 1]}
         """
-        target = Path(path)
+        target = as_path(path)
         if target.suffix.lower() not in exporting.SUFFIXES[:-1]:
             wanted = " ".join(exporting.SUFFIXES[:-1])
             raise FormatError(f"{target}: expected a file name that ends in {wanted}, got {target.suffix!r}")
@@ -315,6 +315,7 @@ class Store:
 
     def to_pandas(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
         """The same as a pandas frame."""
+        need("pandas", "frames", "to_pandas")
         return self.to_arrow(where=where, subject=subject).to_pandas()
 
     def to_polars(self, *, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Any:
@@ -330,7 +331,7 @@ class Store:
         ...     db.subjects(), db.subjects(prefix="b"), db.subjects(limit=1, after="alice")
         ({'alice': 2, 'bob': 1}, {'bob': 1}, {'bob': 1})
         """
-        begin = check_text(prefix, "prefix") if prefix != "" else ""
+        begin = "" if isinstance(prefix, str) and not prefix else check_text(prefix, "prefix")
         past = None if after is None else check_text(after, "after")
         return self._reader.subjects(begin, past, ALL if limit is None else integer("limit", limit, 0, ALL))
 
@@ -478,9 +479,7 @@ class Store:
         boolean("erase_old", erase_old)
         seconds = self._seconds(timeout)
         batch = self._checked(vectors, ids, subjects, payloads, self._times(expires))
-        with self._session.guard:
-            self._catch_up()
-            return self._rectify(lambda note: self._changes.upsert(batch, note), len(batch), erase_old, seconds)
+        return self._rectify(lambda note: self._changes.upsert(batch, note), len(batch), erase_old, seconds)
 
     def load(self, source: Any, *, key: str | None = None, total: int | None = None) -> int:
         """Add many records in one transaction and bounded memory, with a progress line; the number of records.
@@ -554,21 +553,33 @@ class Store:
         times = None if isinstance(expires, Keep) else self._times(expires)
         keep = self._mirror.index.config.keep_vectors
         update = Update(self.dim, self.metric, ids, vectors, subjects, payloads, times, merge=merge, keep_vectors=keep)
-        with self._session.guard:
-            self._catch_up()
-            return self._rectify(lambda note: self._changes.update(update, note), len(update.ids), erase_old, seconds)
+        return self._rectify(lambda note: self._changes.update(update, note), len(update.ids), erase_old, seconds)
 
     def _rectify(
         self, change: Callable[[Note | None], None], records: int, erase_old: bool, timeout: float
     ) -> Receipt | None:
-        if not erase_old:
-            change(None)
-            self._soon.note()
-            self._after_change()
-            return None
-        receipt = self._forgetter.rectify(change, records, timeout)
-        self._after_change()
+        with self._session.guard:
+            self._catch_up()
+            if not erase_old:
+                change(None)
+                self._soon.note()
+                self._after_change()
+                return None
+            started = self._forgetter.start_rectifying(change, records, timeout)
+        return self._finished(started, timeout)
+
+    def _finished(self, started: Receipt | Claim, timeout: float) -> Receipt:
+        """The second half of an erasure, in which other threads come in while somebody is in the way."""
+        with translated(self.path):
+            receipt = self._forgetter.finish(started, timeout)
+        self._settle()
         return receipt
+
+    def _settle(self) -> None:
+        """What may wait, after an erasure: another thread may have closed the store meanwhile."""
+        with self._session.guard, translated(self.path):
+            if not self._session.closed:
+                self._after_change()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -596,8 +607,9 @@ class Store:
             self._catch_up()
             with self._session.transaction():
                 yield
-            self._forgetter.keep_promises()
-            self._after_change()
+            promised = self._forgetter.take_promises()
+        self._forgetter.keep(promised)
+        self._settle()
 
     def _after_change(self) -> None:
         """What may wait until a change is committed: a long log is emptied, and codes that it cost are made."""
@@ -685,9 +697,8 @@ class Store:
             self._catch_up()
             if dry_run:
                 return self._forgetter.preview(request)
-            receipt = self._forgetter.forget(request, seconds)
-            self._after_change()
-            return receipt
+            started = self._forgetter.start(request, seconds)
+        return self._finished(started, seconds)
 
     def held_of(self, subject: str) -> list[Record]:
         """Every record of a subject in the order of ids, with those that have expired and are still in the files."""
@@ -728,9 +739,8 @@ class Store:
             self._catch_up()
             if not self._retention.expired:
                 return None
-            receipt = self._forgetter.forget(self.due(), seconds)
-            self._after_change()
-            return receipt
+            started = self._forgetter.start(self.due(), seconds)
+        return self._finished(started, seconds)
 
     def due(self, without: Callable[[str], bool] | None = None) -> Request:
         """What `expire` would forget; subjects for which `without` is true keep their records."""
@@ -766,10 +776,12 @@ class Store:
         with self._session.guard:
             self._session.require_writer()
             self._session.require_no_transaction("complete_erasures")
-            receipts = self._eraser.complete(seconds)
-            self._reserve.ensure()
-            self._after_change()
-            return list(receipts.values())
+        receipts = self._eraser.complete(seconds)
+        with self._session.guard:
+            if not self._session.closed:
+                self._reserve.ensure()
+        self._settle()
+        return list(receipts.values())
 
     def pending_erasures(self) -> int:
         """How many erasures wait for a reader, or for space, to complete."""
@@ -869,7 +881,7 @@ class Store:
         with self._session.guard:
             self._session.require_writer()
             again = backups.matching_ids(self, self._ledger.keys, given)
-            return self.forget(again) if again else None
+        return self.forget(again) if again else None
 
     # --- The end -----------------------------------------------------------------------------------------------------
 
@@ -898,7 +910,7 @@ class Store:
             try:
                 if not self._session.closed and not self._session.read_only:
                     self._image.write_if_worth(self._mirror.index)
-                    self._eraser.try_complete()
+                    self._eraser.try_complete(last=True)
                     self._reserve.release()
             finally:
                 try:
@@ -975,10 +987,19 @@ def open_store(
     retention: timedelta | None = None,
     filters: Sequence[str] | None = None,
     vectors_in_file: bool = False,
+    max_setup: int = MAX_SETUP,
 ) -> Store:
     """Open or create a store; everything was checked. `ledger` says who signs its receipts, `rules` what is refused."""
     session, lock = open_session(
-        path, dim, metric, index, read_only=read_only, timeout=timeout, vault=vault, encrypt=encrypt
+        path,
+        dim,
+        metric,
+        index,
+        read_only=read_only,
+        timeout=timeout,
+        vault=vault,
+        encrypt=encrypt,
+        max_setup=max_setup,
     )
     try:
         with translated(session.path):
@@ -1015,6 +1036,7 @@ def open(
     clock: Clock = time.time,
     filters: bool | Sequence[str] = True,
     vectors: str = "memory",
+    max_setup: int = MAX_SETUP,
 ) -> Store:
     """Open the store at `path`, or create it: then `dim` is needed, and `metric` ("cosine", "l2", "ip") is cosine
     unless given.
@@ -1034,6 +1056,9 @@ def open(
 
     `vectors="file"` keeps the vectors of the index in a file beside the store, as long as it is open, for more of them
     than memory holds (see `Index`). It is for writers, and for stores that are not encrypted.
+    `max_setup` is how many numbers the settings of a store that is there may ask for (rotations, matrices, tables),
+    beside 64 for each byte of its files: a small file could otherwise ask for gigabytes. The error says how many it
+    needs. A store that you make, or whose settings you give again, may ask for any.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -1069,6 +1094,7 @@ def open(
         rules=Rules(),
         clock=check_clock(clock),
         filters=check_filters(filters),
+        max_setup=check_max_setup(max_setup),
         drop_unreadable=drop_unreadable,
         vectors_in_file=in_file,
     )

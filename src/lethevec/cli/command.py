@@ -15,6 +15,7 @@ from lethevec.errors import ParameterError
 __all__ = ["ExampleCommand", "command", "json_option", "keys_option", "open_store", "parse_id", "store_argument"]
 
 _CATALOG = "lethevec.catalog"
+_MAX_SETUP = "lethevec.max_setup"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -65,9 +66,22 @@ def json_option(function: F) -> F:
 
 
 def keys_option(function: F) -> F:
-    """For stores whose keys are kept apart."""
+    """For stores whose keys are kept apart, and for those that ask for much."""
     path = click.Path(dir_okay=False, path_type=Path)
+    function = click.option(
+        "--max-setup",
+        type=click.IntRange(min=0),
+        expose_value=False,
+        callback=lambda context, _, value: context.meta.__setitem__(_MAX_SETUP, value),
+        help="How many numbers its settings may ask for, as the error of a store that asks for more says.",
+    )(function)
     return click.option("--keys", type=path, help="The key file, where it is not beside the store.")(function)
+
+
+def limits() -> dict[str, int]:
+    """What the command was told of limits, for `lethevec.open` and `lethevec.connect`."""
+    given = click.get_current_context().meta.get(_MAX_SETUP)
+    return {} if given is None else {"max_setup": given}
 
 
 def open_folder(path: Path, keys: Path | None = None, *, write: bool = False, make: bool = False) -> lethevec.Database:
@@ -76,7 +90,7 @@ def open_folder(path: Path, keys: Path | None = None, *, write: bool = False, ma
         raise lethevec.errors.FileError(
             f"{path}: expected a folder of collections, got something else; `lethevec collections --make` makes one"
         )
-    return lethevec.connect(path, keys=keys, read_only=not write)
+    return lethevec.connect(path, keys=keys, read_only=not write, **limits())
 
 
 def is_folder(path: Path) -> bool:
@@ -95,12 +109,12 @@ def open_store(path: Path, keys: Path | None = None, *, write: bool = False, **n
     FOLDER/NAME is a collection, where FOLDER is one of collections; the folder is closed when the command ends.
     """
     if is_folder(path.parent):
-        db = lethevec.connect(path.parent, keys=keys, read_only=not write)
+        db = lethevec.connect(path.parent, keys=keys, read_only=not write, **limits())
         click.get_current_context().call_on_close(db.close)
         return db.collection(path.name, **new)
     if write and not new and not path.exists():
         raise lethevec.errors.FileError(f"{path}: expected a store, got nothing there; `lethevec add` makes one")
-    return lethevec.open(path, keys=keys, read_only=not write, **new)
+    return lethevec.open(path, keys=keys, read_only=not write, **limits(), **new)
 
 
 def parse_id(store: lethevec.Store | lethevec.Database, text: str) -> int | str:

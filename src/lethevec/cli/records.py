@@ -14,12 +14,13 @@ from typing import Any
 import click
 
 import lethevec
+from lethevec._durable import mode_to_keep, sync_folder
 from lethevec._forgetting.trusted import read_chain
 from lethevec._progress import Progress
-from lethevec._store.copying import building
+from lethevec._store.copying import building, restoring
 from lethevec._store.export_arrays import VECTORS_ALONE
-from lethevec._store.exporting import SUFFIXES, write_records
-from lethevec.errors import FileError, InputError, ParameterError
+from lethevec._store.exporting import SUFFIXES, replacing, write_records
+from lethevec.errors import FileError, IncompleteWriteError, InputError, ParameterError
 
 from .command import command, json_option, keys_option, open_store, parse_id, parse_where, store_argument, where_option
 from .inputs import Input, format_option, key_option
@@ -188,7 +189,7 @@ def export(
     condition = parse_where(where)
     piped = str(file) == "-"
     suffix = f".{format}" if piped else file.suffix.lower()
-    if not piped and file.exists() and not force:
+    if not piped and os.path.lexists(file) and not force:
         raise FileError(f"{file}: expected a new file, got one that is there already; --force replaces it")
     begin = time.perf_counter()
     with open_store(store, keys) as db:
@@ -197,16 +198,27 @@ def export(
         if receipts:
             lines = [receipt.to_json() for receipt in db.receipts(all_kinds=True)]
             text = "".join(line + "\n" for line in lines)
-            click.echo(text, nl=False) if piped else file.write_text(text, encoding="utf-8")
+            if piped:
+                click.echo(text, nl=False)
+            else:
+                with replacing(db.path, file) as handle:
+                    handle.write(text.encode())
             count = len(lines)
         elif file.suffix == _BACKUP:
             if subject is not None or where is not None:
                 raise ParameterError(
                     f"--subject, --where: expected a FILE that ends in {' '.join(SUFFIXES)}, got {file}"
                 )
-            with building(db.path, file) as place:  # so that one that is there stays until this one is whole
-                db.backup(place)
-                os.replace(place, file)
+            try:
+                mode = mode_to_keep(file)
+                with building(db.path, file) as place:  # so that one that is there stays until this one is whole
+                    db.backup(place)
+                    if mode is not None:
+                        os.chmod(place, mode)
+                    os.replace(place, file)
+                    sync_folder(file.absolute().parent)
+            except OSError as error:
+                raise IncompleteWriteError(f"{file}: the backup could not be written: {error}") from error
             count = len(db)
         else:
             count = write_records(None if piped else file, suffix, db, condition, subject)
@@ -342,41 +354,37 @@ def merge(db: lethevec.Store, part: dict[str, Any], *, replace: bool) -> int:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file, for its owner's eyes only; all of it or nothing."""
+    """Copy a file, for its owner's eyes only."""
     with source.open("rb") as old, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
-        try:
-            with Progress(source.stat().st_size, "copying", unit="bytes") as progress:
-                while block := old.read(_BLOCK):
-                    new.write(block)
-                    progress.advance(len(block))
-            new.flush()
-            os.fsync(new.fileno())
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
+        with Progress(source.stat().st_size, "copying", unit="bytes") as progress:
+            while block := old.read(_BLOCK):
+                new.write(block)
+                progress.advance(len(block))
+        new.flush()
+        os.fsync(new.fileno())
 
 
 def restore(store: Path, backup: Path, receipts: Path | None, keys: Path | None) -> int:
     """Copy a backup to where the store is to be, and forget again what the receipts say; how many records."""
-    if store.exists():
+    if os.path.lexists(store):
         raise FileError(f"{store}: expected a new path for the restored store, got one that is there already")
     # A reader checks that it is a store, and makes nothing beside it.
     open_store(backup).close()
     given = None if receipts is None else read_chain(receipts)
-    if given is None:
-        copy(backup, store)
-        return 0
-    # Under another name, so that nobody can search it before what was forgotten since is gone.
-    place = store.with_name(store.name + "-restoring")
+    receipt = None
+    # In another folder, so that nobody can search it before what was forgotten since is gone.
     try:
-        place.unlink(missing_ok=True)  # of one that died
-        copy(backup, place)
-        with open_store(place, store.with_name(store.name + "-keys") if keys is None else keys, write=True) as db:
-            receipt = db.reapply(given)
-        os.replace(place, store)
-    finally:
-        for leftover in store.parent.glob(place.name + "*"):
-            leftover.unlink(missing_ok=True)
+        with restoring(store) as folder:
+            place = folder / store.name
+            copy(backup, place)
+            if given is not None:
+                keys = store.with_name(store.name + "-keys") if keys is None else keys
+                with open_store(place, keys, write=True) as db:
+                    receipt = db.reapply(given)
+            os.replace(place, store)
+            sync_folder(store.absolute().parent)
+    except OSError as error:
+        raise IncompleteWriteError(f"{store}: the store could not be restored: {error}") from error
     return 0 if receipt is None else receipt.records
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .._durable import sync_folder
+from .._durable import mode_to_keep, open_regular, sync_folder
 from ..errors import FileError, FormatError, IncompleteWriteError
 
 __all__ = ["read_json", "write_json"]
@@ -23,11 +23,13 @@ def write_json(path: Path, content: Any, *, erase_old: bool = False) -> None:
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     temporary = path.with_name(path.name + ".new")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        mode_to_keep(path)
+        temporary.unlink(missing_ok=True)  # of one that died
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        old = os.open(path, os.O_WRONLY) if erase_old and path.exists() else None
+        old = open_regular(path, os.O_WRONLY) if erase_old and path.exists() else None
         try:
             os.replace(temporary, path)
             sync_folder(path.parent)

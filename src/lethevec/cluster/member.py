@@ -44,6 +44,7 @@ from .wiping import scrub_small_arrays
 
 __all__ = ["Member"]
 
+_ANY_SETUP = 1 << 62  # a member made what its folder holds
 _PART = 2000  # records that are read, hashed or sent at a time
 _SOON = 0.2  # seconds that an erasure which could not end is given each time
 
@@ -71,7 +72,7 @@ class Member:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._set_time: float | None = None  # while an expiry runs, everybody's clock is that of the driver
-        self._db = lethevec.connect(folder / "records", clock=self._now)
+        self._db = lethevec.connect(folder / "records", clock=self._now, max_setup=_ANY_SETUP)
         self._ledger = Ledger(folder / "erasures")
         self._caller = Caller(transport, cluster, secret, timeout=30.0)
         self._clock = clock

@@ -28,6 +28,7 @@ from typing import Any
 
 import orjson
 
+from lethevec._durable import open_regular, read_regular
 from lethevec.errors import FormatError, IncompleteWriteError, KeysError, MissingDependencyError
 
 from .clock import now
@@ -62,9 +63,9 @@ class Signer:
                 state.mkdir(parents=True, exist_ok=True, mode=0o700)
             if make and not path.exists():
                 content = {"private": secrets.token_hex(32), "tags": secrets.token_hex(32)}
-                temporary = state / f"{_SECRETS}.{os.getpid()}"
+                temporary = state / f"{_SECRETS}.{secrets.token_hex(8)}"
                 try:
-                    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                         json.dump(content, file)
                         file.flush()
                         os.fsync(file.fileno())
@@ -73,7 +74,7 @@ class Signer:
                     pass
                 finally:
                     temporary.unlink(missing_ok=True)
-            found = json.loads(path.read_bytes())
+            found = json.loads(read_regular(path, _MAX_LINE))
             return cls(bytes.fromhex(found["private"]), bytes.fromhex(found["tags"]))
         except OSError as error:
             raise IncompleteWriteError(f"{path}: the server's keys could not be read or made: {error}") from error
@@ -128,10 +129,10 @@ class AuditLog:
 
     def _open_file(self, number: int) -> int:
         path = self._folder / f"{self._name}-{number:06d}.jsonl"
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, alone=True)
 
     def _resume(self, path: Path) -> None:
-        with open(path, "r+b") as file:
+        with open(open_regular(path, os.O_RDWR, alone=True), "r+b") as file:
             whole = 0
             for line in iter(lambda: file.readline(_MAX_LINE), b""):
                 if not line.endswith(b"\n"):

@@ -48,7 +48,7 @@ _LET_BE = 20  # times as long as a read has held them up, reads of its collectio
 def _connect(settings: Settings, *, read_only: bool) -> Any:
     """The collections: of a folder, or of a cluster, which has the same calls."""
     if settings.cluster is None:
-        return lethevec.connect(settings.folder, read_only=read_only)
+        return lethevec.connect(settings.folder, read_only=read_only, max_setup=settings.max_setup)
     from lethevec import cluster
 
     return cluster.connect(settings.cluster, folder=settings.folder, name=settings.cluster_name, read_only=read_only)

@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lethevec._durable import replace_secret
+from lethevec._durable import open_regular, read_regular, replace_secret
 from lethevec.errors import FormatError, IncompleteWriteError, InputError, KeysError, ParameterError
 
 __all__ = ["EVERYONE", "ROLES", "Door", "Key", "KeyFile"]
@@ -99,8 +99,7 @@ class KeyFile:
     def keys(self) -> list[Key]:
         """All keys, withdrawn ones included, in the order in which they were made."""
         try:
-            with open(self.path, "rb") as file:
-                raw = file.read(_MAX_BYTES + 1)
+            raw = read_regular(self.path, _MAX_BYTES + 1)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -166,7 +165,7 @@ class KeyFile:
         """Nobody else changes the file meanwhile: the server and the command line may both be asked to."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self.path.with_name(FILE + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = open_regular(self.path.with_name(FILE + ".lock"), os.O_RDWR | os.O_CREAT, alone=True)
         except OSError as error:
             raise KeysError(f"{self.path}: the keys could not be read: {error}") from error
         try:

@@ -43,6 +43,7 @@ class Settings:
     max_in_flight: int = 128  # requests worked on at a time; more wait for `max_wait` seconds
     max_wait: float = 5.0
     max_connections: int = 1000  # of one process
+    max_setup: int = 1 << 24  # numbers that the settings of a collection may ask for (see `lethevec.open`)
     timeout: float = 30.0  # seconds for reading a request, for a read, and for an erasure to complete
     rate: float = 0.0  # requests a second that one key may make; 0: no limit
     burst: int = 100  # requests that may come at once where there is a rate
@@ -115,6 +116,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_in_flight", 1, 100_000),
     ("max_wait", 0, 3600),
     ("max_connections", 1, 1_000_000),
+    ("max_setup", 0, 1 << 62),
     ("timeout", 0.05, 86400),
     ("rate", 0, 1e9),
     ("burst", 1, 1_000_000),

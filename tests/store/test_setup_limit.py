@@ -1,0 +1,157 @@
+"""A small store whose configuration asks for gigabytes is refused before they are taken; the limit can be raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import lethevec
+from lethevec.errors import FormatError, LethevecError, ParameterError
+
+COSTLY = {
+    "a matrix of 8 GB": {"family": "simhash", "dim": 65_536, "bits": 32_768, "params": {}},
+    "a matrix of 0.5 GB": {"family": "simhash", "dim": 16_384, "bits": 8_192, "params": {}},
+    "rotations of 16 GB": {"family": "superbit", "dim": 65_536, "bits": 65_536, "params": {"rotation": "svd"}},
+    "rotations of a minute": {"family": "superbit", "dim": 11_585, "bits": 11_585, "params": {"rotation": "svd"}},
+    "tables of 32 million buckets": {
+        "dim": 64,
+        "bits": 128,
+        "source": {"expected": 100_000, "key_bits": 20, "name": "tables", "probes": 112, "tables": 32},
+    },
+}
+LEGITIMATE = {"dim": 4200, "metric": "l2", "index": {"family": "simhash", "bits": 4096}}
+
+OPEN = """
+import resource, sys
+import lethevec
+with open("/proc/self/statm") as file:
+    now = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + (256 << 20), now + (256 << 20)))
+what, path = sys.argv[1:]
+try:
+    if what == "folder":
+        with lethevec.connect(path, read_only=True) as db:
+            db.collection("one")
+    else:
+        lethevec.open(path, read_only=what == "reader")
+except lethevec.errors.FormatError as error:
+    assert "max_setup=" in str(error) or "expected a table of at most" in str(error), error
+    sys.exit(7)
+"""
+
+
+def forge(database, change):
+    """Another configuration for an empty store."""
+    connection = sqlite3.connect(database)
+    (text,) = connection.execute("SELECT configuration FROM store").fetchone()
+    config = {**json.loads(text), "source": {"name": "scan"}, **change}
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    connection.execute("UPDATE store SET configuration = ?", (text,))
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="looks at /proc")
+@pytest.mark.parametrize("what", ["reader", "writer", "folder"])
+@pytest.mark.parametrize("case", COSTLY)
+def test_what_asks_for_much_is_refused(tmp_path, case, what):
+    path = tmp_path / "store"
+    if what == "folder":
+        with lethevec.connect(path) as db:
+            database = db.collection("one", 8).path
+    else:
+        lethevec.open(path, 8).close()
+        database = path
+    forge(database, COSTLY[case])
+    command = [sys.executable, "-c", OPEN, what, str(path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 7, done.stderr[-2000:]
+
+
+def needed(refused) -> int:
+    (number,) = map(int, re.findall(r"max_setup=(\d+) lets it pass", str(refused.value)))
+    return number
+
+
+def test_a_store_above_the_limit_can_be_opened(tmp_path):
+    path = tmp_path / "people.lethe"
+    x = np.ones((2, 4200), dtype=np.float32)
+    with lethevec.open(path, **LEGITIMATE) as db:  # who makes one has asked for it
+        db.add(x, ids=[1, 2])
+        digest = db.digest()
+    for read_only in (True, False):
+        with pytest.raises(FormatError, match="max_setup") as refused:
+            lethevec.open(path, read_only=read_only)
+        with lethevec.open(path, read_only=read_only, max_setup=needed(refused)) as db:
+            assert db.digest() == digest
+        with pytest.raises(FormatError, match="max_setup"):
+            lethevec.open(path, read_only=read_only, max_setup=needed(refused) - 2 * path.stat().st_size * 64 - 1)
+    with lethevec.open(path, **LEGITIMATE) as db:  # and so has who gives the same settings again
+        assert db.digest() == digest
+    with pytest.raises(LethevecError):
+        lethevec.open(path, dim=4200, metric="l2")
+    with lethevec.open(path, max_setup=1 << 40) as db:
+        db.backup(tmp_path / "copy.lethe")
+    with pytest.raises(FormatError, match="max_setup"):
+        lethevec.open(tmp_path / "copy.lethe")
+
+
+def test_so_can_a_folder_with_one(tmp_path):
+    with lethevec.connect(tmp_path / "folder") as db:
+        db.collection("one", **LEGITIMATE).add(np.ones((1, 4200)), ids=[1], subjects="ann")
+        db.backup(tmp_path / "backup")
+        chain = db.receipts(all_kinds=True)
+    with lethevec.connect(tmp_path / "folder") as db:
+        with pytest.raises(FormatError, match="max_setup") as refused:
+            db.collection("one")
+        assert db.collections() == ["one"]
+    keys = tmp_path / "folder" / "lethevec.catalog-keys"
+    with pytest.raises(FormatError, match="max_setup"):
+        lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys)
+    enough = needed(refused)
+    lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys, max_setup=enough)
+    with lethevec.connect(tmp_path / "again", keys=keys, max_setup=enough) as db:
+        assert len(db.collection("one")) == 1
+        assert db.forget(subject="ann").records == 1
+
+
+def test_the_command_takes_the_limit(tmp_path):
+    pytest.importorskip("click")
+    from click.testing import CliRunner
+
+    from lethevec.cli.app import cli
+
+    path = tmp_path / "people.lethe"
+    lethevec.open(path, **LEGITIMATE).close()
+    refused = CliRunner().invoke(cli, ["info", str(path)])
+    assert refused.exit_code != 0
+    assert "max_setup=" in refused.output
+    done = CliRunner().invoke(cli, ["info", str(path), "--max-setup", str(1 << 40)])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, None, "x", True])
+def test_limits_that_are_none(tmp_path, wrong):
+    with pytest.raises(ParameterError, match="max_setup"):
+        lethevec.open(tmp_path / "people.lethe", dim=2, max_setup=wrong)
+    with pytest.raises(ParameterError, match="max_setup"):
+        lethevec.connect(tmp_path / "folder", max_setup=wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_codes_of_the_paper_are_not_refused(tmp_path):
+    path = tmp_path / "people.lethe"
+    x = np.random.default_rng(0).normal(size=(1500, 64)).astype(np.float32)
+    with lethevec.open(path, 64, index={"family": "usr", "expansion": 20, "steps": 17}) as db:
+        db.add(x, ids=range(1500))
+    with lethevec.open(path) as db:
+        assert len(db) == 1500
