@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import lethevec
-from lethevec import Auto, Pivots, Tables, reference
+from lethevec import Auto, Graph, Pivots, Tables, reference
 from lethevec._index.snapshot import VERSION
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
@@ -40,6 +40,12 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "source": Pivots(cell_size=5, refine=True, key="00112233445566778899aabbccddeeff"),
     },
     "auto": {"metric": "ip", "source": Auto(pivots_from=30, pivots=Pivots(cell_size=6))},
+    "graph": {
+        "metric": "l2",
+        "source": Graph(cell_size=5, cells=4, pool=8, key="00112233445566778899aabbccddeeff"),
+    },
+    "float16": {"metric": "ip", "source": "scan", "keep_vectors": "float16"},
+    "int8": {"metric": "cosine", "source": "scan", "keep_vectors": "int8", "seed": 3},
 }
 
 

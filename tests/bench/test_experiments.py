@@ -194,6 +194,11 @@ def test_pivots(measure: Measure, data: str) -> None:
     changed = of(found, "changes")
     assert [line["source"] for line in changed] == ["pivots", "refined"]
     assert all(line["add"] > 0 and line["forget"] > 0 for line in changed)
+    halves = of(found, "half")
+    assert [(line["layout"], line["source"]) for line in halves] == [
+        (layout, source) for layout in ("spread", "one cluster") for source in ("pivots", "refined")
+    ]
+    assert all(line["build"] > 0 and line["forget"] > 0 and line["search_longest"] > 0 for line in halves)
 
 
 def check_growth(found: list[dict[str, Any]], sources: set[str]) -> None:

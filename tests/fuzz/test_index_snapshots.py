@@ -22,7 +22,7 @@ import pytest
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TIMES = int(os.environ.get("LETHEVEC_FUZZ", "1"))
-BASES = ["vectors", "codes", "usr", "cut", "empty"]
+BASES = ["vectors", "codes", "usr", "cut", "empty", "graph", "float16", "int8"]
 
 DRIVER = r"""
 import hashlib, json, random, resource, struct, sys, tempfile, warnings

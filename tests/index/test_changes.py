@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import copy
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -291,3 +293,40 @@ def test_update_needs_vectors_and_ids(x):
     assert index.digest() == before
     index.update(x[5:6], [1])
     np.testing.assert_array_equal(index.vectors([1]), x[5:6])
+
+
+# --- Copies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["scan", "tables", "pivots", "graph"])
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lethevec.Index.copy], ids=["copy", "deepcopy", "method"])
+def test_a_change_to_a_copy_leaves_the_original_alone(x, source, how):
+    index = lethevec.Index(DIM, "l2", source=source)
+    index.add(x[:40], ids=range(40))
+    made = how(index)
+    assert type(made) is lethevec.Index
+    assert made.config == index.config
+    assert made.digest() == index.digest()
+    assert made.search(x[:5], k=7).ids.tolist() == index.search(x[:5], k=7).ids.tolist()
+    before, answers, stats = index.digest(), index.search(x[:5], k=7), index.stats()
+    made.add(x[40:], ids=range(40, 50))
+    made.update(x[:1] + 1, ids=[3])
+    made.forget(range(0, 40, 2))
+    assert index.digest() == before
+    assert index.stats() == stats
+    again = index.search(x[:5], k=7)
+    assert again.ids.tolist() == answers.ids.tolist()
+    assert again.distances.tolist() == answers.distances.tolist()
+    index.forget(range(40))
+    assert len(index) == 0
+    assert len(made) == 30
+    np.testing.assert_array_equal(made.vectors([41]), x[41:42])
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_index_is_not_pickled(x, protocol):
+    index = lethevec.Index(DIM, "l2")
+    index.add(x[:5], ids=range(5))
+    for what in (index, [index], {"index": index}):
+        with pytest.raises(UnsupportedError, match="save"):
+            pickle.dumps(what, protocol=protocol)

@@ -21,7 +21,7 @@ from lethevec.errors import ForkError
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 DIM, RECORDS = 16, 2000
-SOURCES = ["scan", "tables", "pivots"]
+SOURCES = ["scan", "tables", "pivots", "graph"]
 FINE, REFUSED, WRONG = 0, 3, 4
 LIMIT = 30  # seconds until a child counts as hung
 

@@ -19,6 +19,7 @@ SOURCES = {
     "tables": "tables",
     "pivots": "pivots",
     "refined": lethevec.Pivots(refine=True),
+    "graph": "graph",
     "auto": lethevec.Auto(pivots_from=RECORDS - 1000),
 }
 PARTS = (0.1, 0.3, 0.5, 0.7)  # of a call, after which Ctrl-C is pressed

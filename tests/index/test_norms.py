@@ -14,7 +14,8 @@ from lethevec.errors import VectorError
 
 DIM, RECORDS = 24, 900
 METRICS = ["cosine", "l2", "ip"]
-SOURCES = ["scan", "tables", "pivots"]
+SOURCES = ["scan", "tables", "pivots", "graph"]
+PAIRS = [(metric, source) for metric in METRICS for source in SOURCES if (metric, source) != ("ip", "graph")]
 
 
 def of_size(n: int, size: float, seed: int = 0) -> np.ndarray:
@@ -35,8 +36,7 @@ def true_distances(metric: str, x: np.ndarray, q: np.ndarray) -> np.ndarray:
     return 1 - products / np.sqrt((x**2).sum(axis=1)) / np.sqrt((q**2).sum(axis=1))[:, None]
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("metric", "source"), PAIRS)
 @pytest.mark.parametrize("size", [MIN_NORM, 1.0, MAX_NORM / 2.1])
 def test_answers_are_right_at_either_end(metric, source, size):
     x, q = of_size(RECORDS, size), of_size(7, size, seed=1)
@@ -90,8 +90,7 @@ def test_what_only_float32_takes_for_zero_is_too_short(metric):
     assert len(index) == 0
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize(("metric", "source"), [pair for pair in PAIRS if pair[0] != "cosine"])
 def test_zero_is_a_vector_like_others(metric, source):
     x = np.concatenate([np.zeros((2, DIM), dtype=np.float32), of_size(60, MIN_NORM), of_size(60, 1.0)])
     index = lethevec.Index(DIM, metric=metric, source=source)

@@ -26,7 +26,10 @@ COSTLY = {
         "source": {"expected": 100_000, "key_bits": 20, "name": "tables", "probes": 112, "tables": 32},
     },
 }
-LEGITIMATE = {"dim": 4200, "metric": "l2", "index": {"family": "simhash", "bits": 4096}}
+DIM = 32
+MANY_BUCKETS = lethevec.Tables(tables=8, key_bits=20, probes=1, expected=1000)
+LEGITIMATE = {"dim": DIM, "metric": "l2", "index": {"bits": 64, "source": MANY_BUCKETS}}
+LOW = 0  # a limit that this is above, and that an ordinary store is not
 
 OPEN = """
 import resource, sys
@@ -84,42 +87,44 @@ def needed(refused) -> int:
 
 def test_a_store_above_the_limit_can_be_opened(tmp_path):
     path = tmp_path / "people.lethe"
-    x = np.ones((2, 4200), dtype=np.float32)
-    with lethevec.open(path, **LEGITIMATE) as db:  # who makes one has asked for it
-        db.add(x, ids=[1, 2])
+    with lethevec.open(path, **LEGITIMATE, max_setup=LOW) as db:  # who makes one has asked for it
+        db.add(np.ones((2, DIM), dtype=np.float32), ids=[1, 2])
         digest = db.digest()
+        db.backup(tmp_path / "copy.lethe")
     for read_only in (True, False):
         with pytest.raises(FormatError, match="max_setup") as refused:
-            lethevec.open(path, read_only=read_only)
+            lethevec.open(path, read_only=read_only, max_setup=LOW)
         with lethevec.open(path, read_only=read_only, max_setup=needed(refused)) as db:
             assert db.digest() == digest
-        with pytest.raises(FormatError, match="max_setup"):
-            lethevec.open(path, read_only=read_only, max_setup=needed(refused) - 2 * path.stat().st_size * 64 - 1)
-    with lethevec.open(path, **LEGITIMATE) as db:  # and so has who gives the same settings again
+    with lethevec.open(path, **LEGITIMATE, max_setup=LOW) as db:  # and so has who gives the same settings again
         assert db.digest() == digest
-    with pytest.raises(LethevecError):
-        lethevec.open(path, dim=4200, metric="l2")
-    with lethevec.open(path, max_setup=1 << 40) as db:
-        db.backup(tmp_path / "copy.lethe")
+    for other in ({"dim": DIM, "metric": "l2"}, {"index": LEGITIMATE["index"]}):
+        with pytest.raises(LethevecError):
+            lethevec.open(path, **other, max_setup=LOW)
     with pytest.raises(FormatError, match="max_setup"):
-        lethevec.open(tmp_path / "copy.lethe")
+        lethevec.open(tmp_path / "copy.lethe", max_setup=LOW)
+    with lethevec.open(tmp_path / "copy.lethe") as db:
+        assert db.digest() == digest
 
 
 def test_so_can_a_folder_with_one(tmp_path):
     with lethevec.connect(tmp_path / "folder") as db:
-        db.collection("one", **LEGITIMATE).add(np.ones((1, 4200)), ids=[1], subjects="ann")
+        db.collection("one", **LEGITIMATE).add(np.ones((1, DIM)), ids=[1], subjects="ann")
         db.backup(tmp_path / "backup")
         chain = db.receipts(all_kinds=True)
-    with lethevec.connect(tmp_path / "folder") as db:
+    with lethevec.connect(tmp_path / "folder", max_setup=LOW) as db:
         with pytest.raises(FormatError, match="max_setup") as refused:
             db.collection("one")
         assert db.collections() == ["one"]
     keys = tmp_path / "folder" / "lethevec.catalog-keys"
-    with pytest.raises(FormatError, match="max_setup"):
-        lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys)
-    enough = needed(refused)
-    lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys, max_setup=enough)
-    with lethevec.connect(tmp_path / "again", keys=keys, max_setup=enough) as db:
+    for limit, works in ((LOW, False), (needed(refused), True)):
+        given = {"receipts": chain, "keys": keys, "max_setup": limit}
+        if works:
+            lethevec.restore(tmp_path / "backup", tmp_path / "again", **given)
+        else:
+            with pytest.raises(FormatError, match="max_setup"):
+                lethevec.restore(tmp_path / "backup", tmp_path / "again", **given)
+    with lethevec.connect(tmp_path / "again", keys=keys, max_setup=needed(refused)) as db:
         assert len(db.collection("one")) == 1
         assert db.forget(subject="ann").records == 1
 
@@ -132,7 +137,7 @@ def test_the_command_takes_the_limit(tmp_path):
 
     path = tmp_path / "people.lethe"
     lethevec.open(path, **LEGITIMATE).close()
-    refused = CliRunner().invoke(cli, ["info", str(path)])
+    refused = CliRunner().invoke(cli, ["info", str(path), "--max-setup", str(LOW)])
     assert refused.exit_code != 0
     assert "max_setup=" in refused.output
     done = CliRunner().invoke(cli, ["info", str(path), "--max-setup", str(1 << 40)])

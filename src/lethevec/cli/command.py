@@ -78,7 +78,7 @@ def keys_option(function: F) -> F:
     return click.option("--keys", type=path, help="The key file, where it is not beside the store.")(function)
 
 
-def limits() -> dict[str, int]:
+def limits() -> dict[str, Any]:
     """What the command was told of limits, for `lethevec.open` and `lethevec.connect`."""
     given = click.get_current_context().meta.get(_MAX_SETUP)
     return {} if given is None else {"max_setup": given}

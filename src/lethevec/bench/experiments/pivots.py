@@ -1,12 +1,14 @@
 """Pivots as the source of candidates, on one thread, one query at a time.
 
-Three parts:
+Four parts:
 
 * versus: pivots, plain and refined, beside ScaNN, hnswlib and Faiss's IVFPQ at equal recall, with the time to build;
 * growth: what a query costs as the set grows, pivots and scan both tuned to the same recall at each size, with the
   exponent of the power law fitted to each. Where the lines cross is where pivots begin to pay;
 * changes: microseconds to add and to forget a record of the whole set, taken at random, and to forget one that is no
-  pivot: most of those leave their cell as it is, a few move its origin.
+  pivot: most of those leave their cell as it is, a few move its origin;
+* half: half of the records forgotten in one call, spread over the set or lying in one cluster, beside building an index
+  of the other half; how long a search on another thread waits meanwhile, and how long Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from lethevec import reference
 
 from ..measuring.field import Competitor, Field, Line
 from ..measuring.prepared import Prepared
-from . import changes, compare, growth
+from . import changes, compare, growth, half
 from .compare import targets_option
 from .peers import others, peers_option
 from .run import Run
 
 ROUNDS = 5
-PARTS = "versus,growth,changes"
+PARTS = "versus,growth,changes,half"
 OURS: dict[str, dict[str, Any]] = {"pivots": {"source": "pivots"}, "refined": {"source": "pivots", "refine": True}}
 
 
@@ -51,6 +53,8 @@ def experiment(run: Run, given: Prepared) -> None:
         growth.growth(run, "pivots", given, {**OURS, "scan": {"source": "scan"}})
     if run.wants("changes"):
         run.stage("pivots", "changes", given, lambda field: one_by_one(run, field))
+    if run.wants("half"):
+        run.stage("pivots", "half", given, lambda field: half.at_once(run, field, OURS))
 
 
 def one_by_one(run: Run, field: Field) -> list[Line]:
