@@ -156,7 +156,7 @@ def test_limits_that_are_none(tmp_path, wrong):
 def test_the_longest_codes_of_the_paper_are_not_refused(tmp_path):
     path = tmp_path / "people.lethe"
     x = np.random.default_rng(0).normal(size=(1500, 64)).astype(np.float32)
-    with lethevec.open(path, 64, index={"family": "usr", "expansion": 20, "steps": 17}) as db:
+    with lethevec.open(path, 64, index={"family": "usr", "bits": 20 * 64, "steps": 17}) as db:
         db.add(x, ids=range(1500))
     with lethevec.open(path) as db:
         assert len(db) == 1500
