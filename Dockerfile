@@ -6,7 +6,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ make \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
-COPY pyproject.toml CMakeLists.txt README.md LICENSE ./
+COPY pyproject.toml CMakeLists.txt PACKAGE.md LICENSE ./
 COPY native native
 COPY src src
 RUN python -m venv /opt/lethevec \
