@@ -328,7 +328,7 @@ def _speed(lines: list[Line], data: str) -> list[str]:
     missing = list(dict.fromkeys(line["competitor"] for line in of(lines, "peers", data, "out")))
     text += f" Not compared, because they did not run: {', '.join(missing)}." if missing else ""
     absent = not_part(lines, data)
-    return [text + (f" Not part of this run: {', '.join(absent)}." if absent else "")]
+    return [text + (f" Not part of this run: {'; '.join(absent)}." if absent else "")]  # some have commas in them
 
 
 def _forgetting(lines: list[Line], data: str) -> list[str]:
