@@ -9,6 +9,7 @@ where another does not, is taken out before the write is acknowledged.
 
 from __future__ import annotations
 
+import gc
 import math
 import secrets
 import threading
@@ -34,7 +35,7 @@ from .calling import Caller, Pending, RefusalError, UnreachableError
 from .epoch import Epoch, MemberEntry
 from .messages import Array, Message, pack
 from .registry import REGISTRY
-from .wiping import wipe
+from .wiping import scrub_small_arrays, wipe
 
 __all__ = ["Driver", "Launcher"]
 
@@ -155,7 +156,7 @@ class Driver:
             if epoch.version <= self.epoch.version:
                 return
             if epoch.erasures != self.epoch.erasures:
-                self.caller.forget_keys()
+                self.forget_keys()
             self.epoch = epoch
 
     def refresh(self) -> None:
@@ -163,6 +164,13 @@ class Driver:
         answer = self._registry("epoch", {"version": self.epoch.version})
         if "epoch" in answer:
             self.adopt(Epoch.from_dict(answer["epoch"]))
+
+    def forget_keys(self) -> None:
+        """What follows an erasure: keys end, and what NumPy keeps of queries and records is overwritten. This process
+        may be one of Ray's, as a server on Ray Serve is."""
+        self.caller.forget_keys()
+        gc.collect()
+        scrub_small_arrays()
 
     def beat(self) -> None:
         """What a driver does now and then: keep its term, and see what others have changed."""

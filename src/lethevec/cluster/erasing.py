@@ -56,7 +56,7 @@ def erase(
             one = part if isinstance(part, Message) else part[member.shard]
             parts[member.name] = Message({**one.head, "number": number}, one.arrays)
         outcomes = driver.send("erase", parts, None if timeout is None else timeout + _ANSWER, watch=True)
-        driver.caller.forget_keys()
+        driver.forget_keys()
         silent, hidden, receipt = list[str](), list[str](), None
         for name, outcome in outcomes.items():
             if isinstance(outcome, Message):
