@@ -45,10 +45,11 @@ SAME_NAME = {
         *("UNIT_BITS", "MOST_UNITS", "MEAN_WEIGHT", "QUERY_WEIGHT", "VARIANCE_SHARE", "LN2", "BEYOND_MEAN"),
     ],
     "sources/pivots/plan.h": [
-        *("LEAST_CELLS", "CELLS_PER_ROOT", "FIRST_ROWS", "FIRST_ROWS_PER_K", "FIRST_ROWS_ONE_IN"),
+        *("LEAST_CELLS", "LEAST_CELLS_PER_ROOT", "MOST_CELLS_PER_ROOT"),
+        *("FIRST_ROWS", "FIRST_ROWS_PER_K", "FIRST_ROWS_ONE_IN"),
         *("LIMIT_ROWS", "LIMIT_ROWS_PER_K", "FEW_ROWS", "FEW_ROWS_PER_K"),
     ],
-    "sources/pivots/candidates.cpp": ["FALLOFF", "FIRST_ERRORS", "SECOND_ERRORS", "ROUNDING"],
+    "sources/pivots/candidates.cpp": ["FALLOFF", "FIRST_ERRORS", "SECOND_ERRORS", "CELLS_WITHIN", "CELL_ERRORS"],
     "sources/graph/data.h": ["DEGREE"],
     "sources/graph/plan.h": ["GRAPH_STARTS", "GRAPH_POOL", "GRAPH_POOL_PER_K", "DISTANCES_PER_VERTEX"],
 }

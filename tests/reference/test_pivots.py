@@ -431,7 +431,7 @@ def test_cells_come_by_the_distance_of_their_means():
     made = built(1500, 24)
     q = data(1, 24, seed=7)[0]
     size = np.float32(np.linalg.norm(q))
-    order = pivot_search.cell_order(made, reference.analysis(made.settings.frame, q)[0, :24], size)
+    order, _ = pivot_search.cell_order(made, reference.analysis(made.settings.frame, q)[0, :24], size)
     filled = np.flatnonzero(made.cells.counts)
     assert sorted(order.tolist()) == filled.tolist()
     assert agreement(by_distance(made, order, q), order) > 0.99
@@ -455,7 +455,7 @@ def test_where_all_vectors_point_about_the_same_way_cells_come_by_distance_too()
     made = reference.build_pivots(settings_of(24), ids, x + away)
     moved = (q + away)[0]
     v0 = reference.analysis(made.settings.frame, moved[None])[0, :24]
-    order = pivot_search.cell_order(made, v0, np.float32(np.linalg.norm(moved)))
+    order, _ = pivot_search.cell_order(made, v0, np.float32(np.linalg.norm(moved)))
     assert agreement(by_distance(made, order, moved), order) > 0.95
 
 
@@ -514,14 +514,39 @@ def test_the_plan_grows_with_effort(records, allowed, cells):
         plans = [reference.pivot_plan(records, allowed, cells, 40, k, effort) for effort in EFFORTS]
         assert len({(plan.first, plan.reference) for plan in plans}) == 1
         for less, more in pairwise(plans):
-            for name in ("probed", "per_first", "few", "errors"):
+            for name in ("growth", "few", "errors"):
                 assert getattr(less, name) <= getattr(more, name)
+            for worth, first in ((0, 1), (cells // 2, 1), (cells, cells)):
+                assert less.probed(worth, first, cells) <= more.probed(worth, first, cells)
         for plan in plans:
-            whole = (plan.first, plan.probed, plan.reference, plan.few)
+            whole = (plan.first, plan.probed(cells, 1, cells), plan.reference, plan.few)
             assert all(isinstance(value, int) for value in whole)
-            assert 1 <= plan.probed <= cells
+            assert 1 <= plan.probed(0, 1, cells) <= plan.probed(cells, 1, cells) <= cells
             assert k <= plan.reference <= plan.first
             assert k <= plan.few
             assert plan.errors > 0
-        assert plans[-1].probed == cells
+        assert plans[-1].probed(0, 1, cells) == cells
         assert plans[-1].few >= records
+
+
+def test_more_cells_are_visited_where_they_are_worth_it_and_a_given_number_is_kept():
+    plan = reference.pivot_plan(100_000, 100_000, 1000, 0, 10, 1.0)
+    probed = [plan.probed(worth, 5, 1000) for worth in (0, 200, 300, 1000)]
+    assert probed == sorted(set(probed))
+    assert probed[0] == math.ceil(constants.LEAST_CELLS_PER_ROOT * math.sqrt(1000))
+    assert probed[-1] == math.ceil(constants.MOST_CELLS_PER_ROOT * math.sqrt(1000))
+    given = reference.pivot_plan(100_000, 100_000, 1000, 40, 10, 1.0)
+    assert {given.probed(worth, 5, 1000) for worth in (0, 200, 1000)} == {40}
+
+
+def scanned_share(x, queries):
+    """Of all records, how many a search looks at."""
+    made = reference.build_pivots(settings_of(x.shape[1], cell_size=0, probes=0), np.arange(len(x)), x)
+    return np.mean([reference.pivot_candidates(made, q[None], 10, 1.0).scanned for q in queries]) / len(x)
+
+
+def test_where_cells_are_about_equally_far_more_of_them_are_visited():
+    """In many dimensions without clusters; not in few."""
+    rng = np.random.default_rng(0)
+    few, many = (rng.normal(size=(4010, d)).astype(np.float32) for d in (3, 64))
+    assert scanned_share(many[:-10], many[-10:]) > 1.5 * scanned_share(few[:-10], few[-10:])

@@ -21,7 +21,9 @@ namespace {
 constexpr double PI = 3.14159265358979323846;
 constexpr double FIRST_ERRORS = 1.6, SECOND_ERRORS = 1.8;  // see the spec
 constexpr double FALLOFF = 0.6;
-constexpr float ROUNDING = 0.02f;
+constexpr float CELLS_WITHIN = 0.6f;
+constexpr double CELL_ERRORS = 3.0;
+constexpr int64_t AHEAD = 8;
 constexpr size_t ARENA = 100000;  // bytes that many searches do with, beside a few for each cell
 
 // Into the second cache: more can be on their way there than to the first.
@@ -91,10 +93,11 @@ public:
     // False where there are fewer rows than are wanted.
     bool run(int64_t wanted, std::vector<uint32_t>& found, SearchWork& work) {
         prepare();
-        CellOrder order(keys_, cells_, pivots_.centres_, plan_.probed, likely_first(), arena_);
-        find_path(order);
+        CellOrder order(keys_, cells_, pivots_.centres_, 0, likely_first(), arena_);
+        find_first(order);
         if (first_rows_ < wanted) return false;
         find_limit(wanted);
+        find_path(order);
         set_limits();
         const auto referred = static_cast<int64_t>(best_.size());
         take_overlooked(found);
@@ -145,33 +148,56 @@ private:
         return ip_ ? -kernels_.dot(query_, origin, d_) : kernels_.squared_distance(query_, origin, d_);
     }
 
-    // The pairs of the cells in the order in which they are looked into, and the distances of their origins.
-    void find_path(CellOrder& order) {
-        constexpr int64_t AHEAD = 8;
-        int64_t probed = plan_.probed, sure = std::min(probed, order.size());
-        bases_.reserve(static_cast<size_t>(sure));
-        // As if cells were of one size, and some more.
-        const int64_t usual = pivots_.filed_ / (cells_.filled() * PAIR) + 2;
-        pairs_.reserve(static_cast<size_t>(usual * sure + CELL_AHEAD));
+    // The pairs of the first cells, best first, and the distances of their origins.
+    void find_first(CellOrder& order) {
+        const int64_t sure = std::min(likely_first(), order.size());
+        make_room(sure);
         // A list is two steps away: its head, then where that points to.
         for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
-        for (int64_t g = 0; g < order.size() && (g < probed || first_rows_ < plan_.first); ++g) {
+        for (int64_t g = 0; g < order.size() && first_rows_ < plan_.first; ++g) {
             ask_for_cell(order, g, sure, AHEAD);
-            // Only the first cells are told from the others.
-            const bool first = first_rows_ < plan_.first;
-            const uint32_t c = first ? order.at(g) : order.any(g);
-            append(c, static_cast<uint32_t>(g));
-            bases_.push_back(base_of(c));
-            if (!first) continue;
-            first_pairs_ = pairs_.size();
+            const uint32_t c = order.at(g);
+            enter(c);
             first_rows_ += allowed_.all() ? cells_.size(c) : mask(c);
-            // Where the rows that may be found are far from the query, more cells are looked into.
-            const auto more = static_cast<int64_t>(
-                std::min(std::ceil(static_cast<double>(g + 1) * plan_.per_first), static_cast<double>(order.size())));
-            if (first_rows_ < plan_.first || more <= probed) continue;
-            probed = sure = more;
-            order.widen(g + 1, probed);
+            last_ = c;
         }
+        first_pairs_ = pairs_.size();
+    }
+
+    // The same for all others that are looked into: in any order.
+    void find_path(CellOrder& order) {
+        const auto first = static_cast<int64_t>(bases_.size());
+        const auto errors = static_cast<float>((ip_ ? 1.0 : 2.0) * CELL_ERRORS / std::sqrt(12.0));
+        const float by_means = errors * (size_ * pivots_.means_.step(last_));
+        const float least = keys_[last_] - (CELLS_WITHIN * (middle_distance_ - limit_) + by_means);
+        int64_t worth = 0;
+        for (int64_t c = 0; c < cells_.count(); ++c) worth += cells_.size(c) > 0 && keys_[c] >= least;
+        const int64_t probed = plan_.probed(worth, first, order.size());
+        order.widen(first, probed);
+        make_room(probed);
+        for (int64_t g = first - 2 * AHEAD; g < first; ++g)
+            if (g >= -2 * AHEAD) ask_for_cell(order, g, probed, AHEAD);
+        for (int64_t g = first; g < probed; ++g) {
+            ask_for_cell(order, g, probed, AHEAD);
+            enter(order.any(g));
+        }
+        pad();
+    }
+
+    // For so many cells, as if they were of one size, and for some more.
+    void make_room(int64_t cells) {
+        const int64_t usual = pivots_.filed_ / (cells_.filled() * PAIR) + 2;
+        bases_.reserve(static_cast<size_t>(cells));
+        pairs_.reserve(static_cast<size_t>(usual * cells + CELL_AHEAD));
+    }
+
+    void enter(uint32_t c) {
+        append(c, static_cast<uint32_t>(bases_.size()));
+        bases_.push_back(base_of(c));
+    }
+
+    // Kernels ask for pairs that come later, and these must be some.
+    void pad() {
         for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs_.push_back(pairs_.back());
     }
 
@@ -211,33 +237,61 @@ private:
         return count;
     }
 
-    // How far the k-th neighbour is at most, by the codes of the best rows of the first cells, which are then in best_.
+    // How far the k-th neighbour is at most, by true distances: those of the rows of the first cells that are the best
+    // by their codes. Of the rows of the first cells, the best by their first plane are then in best_.
     void find_limit(int64_t wanted) {
         const size_t all = first_pairs_ * static_cast<size_t>(PAIR);
         best_.room(all);
         float* near = arena_.take<float>(all);
         limits_.resize(bases_.size());
         for (size_t g = 0; g < bases_.size(); ++g) limits_[g] = {-middle_, bases_[g]};
+        pad();
         const int64_t n =
             kernels_.score_cells(first_.view, pairs_.data(), static_cast<int64_t>(first_pairs_), limits_.data(),
                                  allowed_.all() ? nullptr : first_masks_.data(), best_.all(), near);
+        pairs_.resize(first_pairs_);
+        middle_distance_ = -kernels_.largest(near, n, (n + 1) / 2);
         const float threshold = kernels_.largest(near, n, std::min(plan_.reference, n));
         best_.add(kernels_.keep_near(best_.all(), near, n, threshold));
         lifts_.resize(bases_.size());
         std::fill_n(lifts_.data(), lifts_.size(), 0.0f);
         refine(best_, best_.size());
         for (size_t i = 0; i < best_.size(); ++i) near[i] = -distances_[i];
-        limit_ = -kernels_.largest(near, static_cast<int64_t>(best_.size()), wanted);
+        const float least = kernels_.largest(near, static_cast<int64_t>(best_.size()), wanted);
+        judges_.reserve(static_cast<size_t>(wanted));
+        for (size_t i = 0; i < best_.size(); ++i) {
+            if (!(near[i] >= least)) continue;
+            judges_.push_back(static_cast<uint32_t>(i));
+            ask_for(rows_.packed(best_.row(i)), rows_.layout().vector_bytes());
+        }
+        Wiped<float> room(rows_.room(1));
+        for (size_t i = 0; i < judges_.size(); ++i) {
+            const uint32_t row = best_.row(judges_[i]);
+            const float* x = rows_.vector(row, room.at(0));
+            near[i] = -true_distance(x, row);
+        }
+        limit_ = -kernels_.largest(near, static_cast<int64_t>(judges_.size()), wanted);
     }
 
-    // Those that set the limit but would not pass the first stage.
-    void take_overlooked(std::vector<uint32_t>& found) const {
-        for (size_t i = 0; i < best_.size(); ++i) {
-            if (distances_[i] > limit_) continue;
+    // As it is estimated: squared, or minus the inner product.
+    float true_distance(const float* x, uint32_t row) const {
+        switch (pivots_.settings_.metric) {
+            case Metric::cosine: return 2.0f * (1.0f - kernels_.dot(query_, x, d_) / rows_.norm(row));
+            case Metric::ip: return -kernels_.dot(query_, x, d_);
+            default: return kernels_.squared_distance(query_, x, d_);
+        }
+    }
+
+    // Those that set the limit but would not pass both stages.
+    void take_overlooked(std::vector<uint32_t>& found) {
+        distances_.resize(best_.size());
+        refine_from(best_, 0, best_.size());
+        for (size_t j = 0; j < judges_.size(); ++j) {
+            const size_t i = judges_[j];
             const CellLimit& limit = limits_[best_.group(i)];
             const auto [size, offset] = cells_.first_numbers(best_.place(i));
             const float key = size * ((static_cast<float>(best_.score(i)) * first_.view.gain + limit.shift) - offset);
-            if (!(key >= limit.least)) found.push_back(best_.row(i));
+            if (!(key >= limit.least) || distances_[i] > limit_) found.push_back(best_.row(i));
         }
     }
 
@@ -279,20 +333,23 @@ private:
     void set_limits() {
         const double d = static_cast<double>(d_),
                      planes = static_cast<double>(pivots_.settings_.encoder->weights.size());
-        const auto reach =
-            static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * std::sqrt((PI / 2.0 - 1.0) / d) * plan_.errors);
-        const double second_error = std::pow(FALLOFF, planes) / std::sqrt(d);
+        const double first_error = std::sqrt((PI / 2.0 - 1.0) / d),
+                     second_error = std::pow(FALLOFF, planes) / std::sqrt(d);
         const double first_step = first_.unit * pivots_.settings_.encoder->weights[0] * std::sqrt(d),
                      later_step = tail_.unit * std::sqrt((planes - 1.0) * d);
-        const auto whole = static_cast<float>((first_step * first_step + later_step * later_step) / 12.0);
-        const auto square = static_cast<float>(second_error * second_error);
+        const auto reach = static_cast<float>((ip_ ? 1.0 : 2.0) * FIRST_ERRORS * plan_.errors);
         const auto lift = static_cast<float>(SECOND_ERRORS * plan_.errors);
-        const float rounding = ROUNDING * (size_ * size_);
+        const auto first_square = static_cast<float>(first_error * first_error),
+                   second_square = static_cast<float>(second_error * second_error);
+        // What the rounding of weights adds.
+        const auto by_first = static_cast<float>(first_.unit * first_.unit * (PI / 24.0)),
+                   by_both = static_cast<float>((first_step * first_step + later_step * later_step) / 12.0);
+        limits_.resize(bases_.size());
+        lifts_.resize(bases_.size());
         for (size_t g = 0; g < bases_.size(); ++g) {
-            const float far = ip_ ? size_ : std::sqrt(bases_[g] + rounding);
-            limits_[g] = {reach * far - middle_, bases_[g] - limit_};
             const float away = ip_ ? size_ * size_ : std::max(bases_[g], 0.0f);
-            lifts_[g] = lift * std::sqrt(square * away + whole);
+            limits_[g] = {reach * std::sqrt(first_square * away + by_first) - middle_, bases_[g] - limit_};
+            lifts_[g] = lift * std::sqrt(second_square * away + by_both);
         }
     }
 
@@ -300,10 +357,14 @@ private:
     void refine(Kept& kept, size_t to) {
         const size_t from = distances_.size();
         if (to <= from) return;
-        float* distances = distances_.extend(to - from);
+        distances_.extend(to - from);
+        refine_from(kept, from, to);
+    }
+    void refine_from(Kept& kept, size_t from, size_t to) {
         tails_.bases = bases_.data();
         tails_.lifts = lifts_.data();
-        kernels_.refine_cells(tails_, kept.tails() + from, kept.from(from), static_cast<int64_t>(to - from), distances);
+        kernels_.refine_cells(tails_, kept.tails() + from, kept.from(from), static_cast<int64_t>(to - from),
+                              distances_.data() + from);
     }
 
     const Pivots& pivots_;
@@ -321,8 +382,11 @@ private:
     TailWeights tail_;
     float middle_ = 0.0f, size_ = 0.0f;  // half of the query's whole weights in distances; its norm
     CellTails tails_{};
+    uint32_t last_ = 0;             // of the first cells
+    float middle_distance_ = 0.0f;  // of the middle row of the first cells
     float limit_ = 0.0f;
-    Kept best_{cells_, arena_};  // of the first cells
+    Kept best_{cells_, arena_};           // of the first cells
+    ArenaList<uint32_t> judges_{arena_};  // those of best_ that the limit follows from
     ArenaList<CellPair> pairs_{arena_};
     size_t first_pairs_ = 0;                          // those of the first cells,
     int64_t first_rows_ = 0;                          // and their rows that may be found

@@ -97,9 +97,10 @@ class Pivots:
     """Look into the nearest cells around records that a keyed hash picks.
 
     `cell_size` is how many records a cell has on average; if it is left open, it follows the number of records.
-    `probes` is how many cells a query looks into at effort 1.0 (twice as many at 2.0); None lets it follow the number
-    of cells. With `refine`, cells lie around means instead of pivots: searches are faster, changes slower. `key` is 16
-    bytes (or 32 hexadecimal digits) for the hash that picks the pivots; it follows from the seed if it is left open.
+    `probes` is how many cells a query looks into at effort 1.0 (twice as many at 2.0); None lets it follow the data and
+    the number of cells. With `refine`, cells lie around means instead of pivots: searches are faster, changes slower.
+    `key` is 16 bytes (or 32 hexadecimal digits) for the hash that picks the pivots; it follows from the seed if it is
+    left open.
 
     >>> from lethevec import Index
     >>> Index(dim=64, source=Pivots(refine=True, key=bytes(16))).config.source

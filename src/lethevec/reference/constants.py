@@ -168,9 +168,14 @@ LN2 = 0.6931471805599453
 #: Under ip, how far beyond its mean the best member of a cell is taken to be, as a multiple of what is expected of the
 #: largest of so many normal deviates: each of them has the variance of the cell divided by its dimensions.
 BEYOND_MEAN = 1.5
-#: Cells to visit at effort 1 unless a number is given: so many times the root of the number of cells, and not fewer
-#: than a few.
-LEAST_CELLS, CELLS_PER_ROOT = 8.0, 5.0
+#: Cells to visit at effort 1 unless a number is given: those that are not much worse than the last of the first cells.
+#: Their key may be lower by so much of what lies between the distance of the middle row of the first cells and D. That
+#: is how far a near row sticks out of its cell: the more, the more cells may have one.
+CELLS_WITHIN = 0.6
+#: And lower by so many times the usual error of a key, which is that of the rounded means.
+CELL_ERRORS = 3.0
+#: So many times the root of the number of cells at the least and at the most, and not fewer than a few.
+LEAST_CELLS, LEAST_CELLS_PER_ROOT, MOST_CELLS_PER_ROOT = 8.0, 5.0, 15.0
 #: The first cells are as many as it takes to see so many rows: a number, so many for each of the k neighbours, and one
 #: in so many of all records, or the root of their number where that is less.
 FIRST_ROWS, FIRST_ROWS_PER_K, FIRST_ROWS_ONE_IN = 100.0, 20.0, 512.0
@@ -181,8 +186,6 @@ FEW_ROWS, FEW_ROWS_PER_K = 10.0, 3.0
 #: How many times its usual error an estimate may be too large, up to effort 1, in either stage. Less effort means fewer
 #: cells alone: to drop a row of a near cell costs more recall than to leave out a far cell.
 FIRST_ERRORS, SECOND_ERRORS = 1.6, 1.8
-#: What the rounding of a query's weights adds to the square of those errors, for each |q|^2.
-ROUNDING = 0.02
 
 # --- Graph -----------------------------------------------------------------------------------------------------------
 

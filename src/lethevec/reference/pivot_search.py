@@ -2,10 +2,15 @@
 
     cells          by their rounded means: 2 <q, mean> - |mean|^2 - variance/4, largest first, then by id (ip: by how
                    large <q, x> may be for the best member x)
-    D              how far the k-th neighbour is at most, about: by the codes of the best rows of the first few cells
+    D              how far the k-th neighbour is at most: the true distance of the k-th of those rows of the first few
+                   cells that are nearest by their codes
     first stage    a distance from the first plane and whole weights; rows that may lie within D go on
     second stage   a distance from that and the later planes; likewise
     third stage    true distances, then ids
+
+How many cells are visited at effort 1 follows from the data. The middle row of the first cells tells how far rows like
+the query's neighbours are on average, and D how far the neighbours are: so much nearer than its cell a row may be. Where
+this is much, as in many dimensions, many cells that are hardly farther than the first ones have neighbours as well.
 
 A row may lie within D when its estimated distance, less so many times the usual error of such an estimate, does. The
 first cells and D are the same for every effort. More effort visits more cells and allows for larger errors, so what
@@ -22,7 +27,8 @@ import numpy as np
 
 from .codes import Bools
 from .constants import (
-    CELLS_PER_ROOT,
+    CELL_ERRORS,
+    CELLS_WITHIN,
     FALLOFF,
     FEW_ROWS,
     FEW_ROWS_PER_K,
@@ -31,15 +37,16 @@ from .constants import (
     FIRST_ROWS_ONE_IN,
     FIRST_ROWS_PER_K,
     LEAST_CELLS,
+    LEAST_CELLS_PER_ROOT,
     LIMIT_ROWS,
     LIMIT_ROWS_PER_K,
+    MOST_CELLS_PER_ROOT,
     QUERY_WEIGHT,
-    ROUNDING,
     SECOND_ERRORS,
 )
 from .families import plane_weights, superbit
 from .pivots import Pivots, mean_alignment
-from .ranking import I64, answer, first_weights, tail_weights, true_distances
+from .ranking import I64, Records, answer, first_weights, tail_weights, true_distances
 from .vectors import F32, directions, dot, norms, squared_distance
 
 # --- How much to look at ---------------------------------------------------------------------------------------------
@@ -49,17 +56,27 @@ from .vectors import F32, directions, dot, norms, squared_distance
 class PivotPlan:
     """Effort decides nothing of the `first` and `reference` rows; all others grow with it.
 
-    `per_first` cells at least are looked into for each of the first cells. Without a filter it is 0. With one, the
-    first cells are as many as it takes to see some rows that may be found: where these lie far from the query, there
-    are many first cells, and `probed` would be too few.
+    At effort 1, and without a filter, `least` to `most` cells are visited; these grow `growth` times. `usual` is how
+    many cells the first ones are without a filter, or 0 where there is none. With one, the first cells are as many as
+    it takes to see some rows that may be found: where these lie far from the query, there are many first cells, and as
+    many times as many have to be visited.
     """
 
     first: int
-    probed: int
-    per_first: float
+    least: float
+    most: float
+    growth: float
+    usual: float
     reference: int
     few: int
     errors: float
+
+    def probed(self, worth: int, first: int, cells: int) -> int:
+        """How many of so many cells are visited, where so many are `worth` it at effort 1, and so many came `first`."""
+        wanted = self.growth * min(max(self.least, float(worth)), self.most)
+        if self.usual > 0.0:
+            wanted = max(wanted, float(first) * (wanted / self.usual))
+        return max(first, math.ceil(min(wanted, cells)))
 
 
 def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effort: float) -> PivotPlan:
@@ -67,23 +84,26 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     the larger errors are allowed for: so recall is not below that of a search without a filter (measured, on words and
     on images, for filters that know nothing of the vectors and for filters that leave only what is far away).
 
-    With `probes` 0, how many cells are visited follows from how many there are.
+    With `probes` 0, how many cells are visited follows from the data, within bounds.
 
-    >>> pivot_plan(records=10_000, allowed=10_000, cells=400, probes=0, k=10, effort=1.0)
-    PivotPlan(first=320, probed=100, per_first=0.0, reference=60, few=40, errors=1.0)
+    >>> plan = pivot_plan(records=10_000, allowed=10_000, cells=400, probes=0, k=10, effort=1.0)
+    >>> plan
+    PivotPlan(first=320, least=100.0, most=300.0, growth=1.0, usual=0.0, reference=60, few=40, errors=1.0)
+    >>> plan.probed(worth=20, first=10, cells=400), plan.probed(worth=120, first=10, cells=400)
+    (100, 120)
     """
     fewer = records / max(1, allowed)
     more = math.sqrt(fewer) * _eighth_root(fewer)
-    probes_at_one = float(probes) if probes else max(LEAST_CELLS, CELLS_PER_ROOT * math.sqrt(cells))
+    root = math.sqrt(cells)
+    least = float(probes) if probes else max(LEAST_CELLS, LEAST_CELLS_PER_ROOT * root)
+    most = float(probes) if probes else max(LEAST_CELLS, MOST_CELLS_PER_ROOT * root)
     first = math.ceil(FIRST_ROWS + FIRST_ROWS_PER_K * k + min(allowed / FIRST_ROWS_ONE_IN, math.sqrt(allowed)))
-    usual = first * cells / max(1, allowed)
-    per_first = effort * probes_at_one * more / max(1.0, usual) if allowed < records else 0.0
-    probed = max(1, math.ceil(min(effort * probes_at_one * more, cells)))
+    usual = max(1.0, first * cells / max(1, allowed)) if allowed < records else 0.0
     reference = math.ceil(LIMIT_ROWS + LIMIT_ROWS_PER_K * k)
     growth = math.sqrt(effort) if effort < 1 else effort
     few = math.ceil(max(k, min(growth * (FEW_ROWS + FEW_ROWS_PER_K * k), records)))
     errors = math.sqrt(math.sqrt(max(1.0, effort))) * _eighth_root(fewer)
-    return PivotPlan(first, probed, per_first, reference, few, errors)
+    return PivotPlan(first, least, most, effort * more, usual, reference, few, errors)
 
 
 def _eighth_root(number: float) -> float:
@@ -93,9 +113,9 @@ def _eighth_root(number: float) -> float:
 # --- Which cells -----------------------------------------------------------------------------------------------------
 
 
-def cell_order(pivots: Pivots, v0: F32, size_of_q: np.float32) -> I64:
+def cell_order(pivots: Pivots, v0: F32, size_of_q: np.float32) -> tuple[I64, F32]:
     """Positions of the cells that are not empty, best first, for the first d rotated coordinates of a query and its
-    norm."""
+    norm; and the keys of all cells."""
     cells = pivots.cells
     size = np.abs(v0.astype(np.float64))
     top = float(size.max())
@@ -107,7 +127,7 @@ def cell_order(pivots: Pivots, v0: F32, size_of_q: np.float32) -> I64:
     else:
         keys = np.float32(2) * step * cells.steps * products - cells.penalties
     filled = np.flatnonzero(cells.counts > 0)
-    return filled[np.lexsort((cells.ids[filled], -keys[filled]))]
+    return filled[np.lexsort((cells.ids[filled], -keys[filled]))], keys
 
 
 # --- Stages ----------------------------------------------------------------------------------------------------------
@@ -143,59 +163,79 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     q = directions(query) if settings.metric == "cosine" else query
     v = superbit(frame, q, frame.m * frame.d)[0]
     size = np.float32(norms(q)[0])
-    order = cell_order(pivots, v[: frame.d], size)
+    order, keys = cell_order(pivots, v[: frame.d], size)
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
     first = min(len(order), int(np.searchsorted(seen, plan.first)) + 1)
-    order = order[: max(first, plan.probed, math.ceil(min(first * plan.per_first, len(order))))]
     place = np.full(len(cells.ids), -1)
     place[order] = np.arange(len(order))
-    rows = np.flatnonzero(place[pivots.cells_of] >= 0)
-    groups = place[pivots.cells_of[rows]]
+    rows = np.arange(n)
+    groups = place[pivots.cells_of]
 
-    # <y, r> is estimated for y = q - origin, or q under ip, where `far` is |y|.
+    # <y, r> is estimated for y = q - origin, or q under ip, where `away` is |y|^2.
     origins = cells.origins[order]
     bases = -dot(q, origins) if ip else squared_distance(q, origins)
-    far = np.full(len(order), size) if ip else np.sqrt(bases + np.float32(ROUNDING) * (size * size))
-    first_error, second_error = usual_errors(frame.d, frame.m)
-    reach = np.float32((1.0 if ip else 2.0) * FIRST_ERRORS * first_error * plan.errors) * far
+    away = np.full(len(order), size * size) if ip else np.maximum(bases, np.float32(0))
 
     weights = first_weights(v[: frame.d])
     gain = np.float32((1.0 if ip else 2.0) * weights.unit / mean_alignment(frame.d))
-    agreement, total = weights.agreement(pivots.bits[rows, : frame.d]), int(weights.w.sum())
+    agreement, total = weights.agreement(pivots.bits[:, : frame.d]), int(weights.w.sum())
     scaled, middle = (agreement + total).astype(np.float32) * gain, np.float32(total) * gain
 
     def nearness(shifts: F32) -> F32:
         """What the first plane takes off a row's base."""
-        return pivots.sizes[rows] * ((scaled + (shifts - middle)[groups]) - pivots.offsets[rows])
+        return pivots.sizes * ((scaled + (shifts - middle)[groups]) - pivots.offsets)
 
     c = plane_weights(frame.d, frame.m)
     tail = tail_weights((v * np.repeat(c, frame.d))[frame.d :])
     start = agreement.astype(np.float32) * np.float32(weights.unit * float(c[0]))
-    rest = tail.agreement(pivots.bits[rows, frame.d :]).astype(np.float32) * np.float32(tail.unit)
+    rest = tail.agreement(pivots.bits[:, frame.d :]).astype(np.float32) * np.float32(tail.unit)
 
-    # Whole weights are not quite those of the query, and this error does not get smaller with more planes.
+    # Whole weights are not quite those of the query: each is wrong by up to half a step. This error is larger the
+    # farther the query is from zero, wherever the cell lies, and does not get smaller with more planes.
+    first_error, second_error = usual_errors(frame.d, frame.m)
+    by_first = np.float32(weights.unit * weights.unit * (math.pi / 24.0))
+    reach = np.float32((1.0 if ip else 2.0) * FIRST_ERRORS * plan.errors) * np.sqrt(
+        np.float32(first_error * first_error) * away + by_first
+    )
     steps = (
         weights.unit * float(c[0]) * math.sqrt(float(frame.d)),
         tail.unit * math.sqrt(float((frame.m - 1) * frame.d)),
     )
-    rounding = np.float32((steps[0] * steps[0] + steps[1] * steps[1]) / 12.0)
-    away = size * size if ip else np.maximum(bases, np.float32(0))
-    spread = np.sqrt(np.float32(second_error * second_error) * away + rounding)
+    by_both = np.float32((steps[0] * steps[0] + steps[1] * steps[1]) / 12.0)
+    spread = np.sqrt(np.float32(second_error * second_error) * away + by_both)
     lift = np.full(len(order), np.float32(SECOND_ERRORS * plan.errors)) * spread
 
     def distance(lifts: F32) -> F32:
         """By all planes."""
-        return bases[groups] + (pivots.biases[rows] - ((start + rest) + lifts[groups]) * pivots.scales[rows])
+        return bases[groups] + (pivots.biases - ((start + rest) + lifts[groups]) * pivots.scales)
 
+    # How far the k-th neighbour is at most, by rows of the first cells.
     none = np.zeros(len(order), dtype=np.float32)
-    near = np.where((groups < first) & may[rows], nearness(none) - bases[groups], -np.float32(np.inf))
-    reference = near >= np.sort(near)[::-1][min(plan.reference, int(seen[first - 1])) - 1]
+    near = np.where((groups < first) & may, nearness(none) - bases[groups], -np.float32(np.inf))
+    by_nearness, whole = np.sort(near)[::-1], int(seen[first - 1])
+    reference = near >= by_nearness[min(plan.reference, whole) - 1]
     plain = distance(none)
-    limit = np.sort(plain[reference])[k - 1]
-    kept = nearness(reach) >= (bases - limit)[groups]
-    # Those that set the limit are kept whatever their first plane says: so there are k at the least.
-    worth = (kept & may[rows] & (distance(lift) <= limit)) | (reference & (plain <= limit))
-    return Found(rows[worth], len(rows), int(reference.sum()) + int(kept.sum()))
+    judges = reference & (plain <= np.sort(plain[reference])[k - 1])
+    limit = np.sort(_as_bases(q, pivots.records.of(np.flatnonzero(judges)), settings.metric))[k - 1]
+
+    # Which cells, and which of their rows.
+    middle_one = -by_nearness[(whole + 1) // 2 - 1]
+    last = order[first - 1]
+    by_means = np.float32((1.0 if ip else 2.0) * CELL_ERRORS / math.sqrt(12.0)) * (size * cells.steps[last])
+    worst = keys[last] - (np.float32(CELLS_WITHIN) * (middle_one - limit) + by_means)
+    visited = groups < plan.probed(int((keys[order] >= worst).sum()), first, len(order))
+    kept = visited & (nearness(reach) >= (bases - limit)[groups])
+    # Those that set the limit are kept whatever their codes say: so there are k at the least.
+    worth = (kept & may & (distance(lift) <= limit)) | judges
+    return Found(rows[worth], int(visited.sum()), int(reference.sum()) + int(kept.sum()))
+
+
+def _as_bases(q: F32, records: Records, metric: str) -> F32:
+    """True distances as they are estimated: squared, or minus the inner product."""
+    assert records.vectors is not None
+    if metric == "cosine":
+        return np.float32(2) * (np.float32(1) - dot(q, records.vectors) / records.norms)
+    return -dot(q, records.vectors) if metric == "ip" else squared_distance(q, records.vectors)
 
 
 def search_pivots(pivots: Pivots, query: F32, k: int, effort: float, allowed: Bools | None = None) -> tuple[I64, F32]:
