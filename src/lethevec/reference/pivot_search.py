@@ -9,8 +9,8 @@
     third stage    true distances, then ids
 
 How many cells are visited at effort 1 follows from the data. The middle row of the first cells tells how far rows like
-the query's neighbours are on average, and D how far the neighbours are: so much nearer than its cell a row may be. Where
-this is much, as in many dimensions, many cells that are hardly farther than the first ones have neighbours as well.
+the query's neighbours are on average, and D how far the neighbours are: so much nearer than its cell a row may be.
+Where this is much, as in many dimensions, many cells that are hardly farther than the first ones have neighbours too.
 
 A row may lie within D when its estimated distance, less so many times the usual error of such an estimate, does. The
 first cells and D are the same for every effort. More effort visits more cells and allows for larger errors, so what
