@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 
 import pytest
 from click.testing import CliRunner
@@ -41,6 +42,7 @@ def test_count_and_get(store):
         "id": 3,
         "subject": "bob",
         "payload": {"n": 3},
+        "expires": None,
         "vector": [0, 3],
     }
     assert "bob" in run("get", store, "3").stdout
@@ -67,6 +69,27 @@ def test_search_and_export_by_a_filter(store, tmp_path):
     assert run("export", store, str(tmp_path / "a.jsonl"), "--where", '{"n": {"$gte": 8}}').exit_code == 0
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 2
     assert run("export", store, str(tmp_path / "b.lethe"), "--where", '{"n": 1}').exit_code == 1
+
+
+def test_get_tells_when_a_record_expires(store):
+    when = datetime(2150, 1, 1, tzinfo=timezone.utc)
+    with lethevec.open(store) as db:
+        db.add([[5, 5]], ids=[50], expires=when)
+    (line,) = run("get", store, "50", "--json").stdout.splitlines()
+    assert datetime.fromisoformat(json.loads(line)["expires"]) == when
+
+
+def test_a_radius_alone_finds_everything_within_it(store):
+    with lethevec.open(store) as db:
+        db.add([[0.001 * n, 0] for n in range(30)], ids=range(100, 130))
+    asked = ("search", store, "--vector", "0,0", "--radius", "1", "--json")
+    everything = [hit["id"] for hit in json.loads(run(*asked).stdout)["hits"]]
+    assert everything == [0, *range(100, 130), 1]
+    assert [hit["id"] for hit in json.loads(run(*asked, "-k", "3").stdout)["hits"]] == everything[:3]
+    among = json.loads(run(*asked, "--where", '{"n": {"$gte": 0}}').stdout)
+    assert [hit["id"] for hit in among["hits"]] == [0, 1]
+    others = json.loads(run("search", store, "--id", "0", "--radius", "0.0155", "--json").stdout)
+    assert [hit["id"] for hit in others["hits"]] == list(range(100, 116))
 
 
 def test_ids(store):

@@ -66,7 +66,8 @@ class PatternTable:
         self._runs: Bool = np.zeros(256, dtype=np.bool_)
         for tree in self._trees:
             self._runs |= tree.runs
-        words: U64 = np.unique(np.concatenate([tree.anchors for tree in self._trees] or [np.empty(0, np.uint64)]))
+        # Those of each tree once; to find what two trees share would take longer than all the rest of this.
+        words: U64 = np.concatenate([tree.anchors for tree in self._trees] or [np.empty(0, np.uint64)])
         # About a thousand cells for each word, as long as the table stays in the cache: few false alarms.
         bits = min(max(len(words).bit_length() + 10, 12), 22)
         self._shift = np.uint64(64 - bits)

@@ -28,6 +28,7 @@ __all__ = ["COMMANDS"]
 
 F32 = npt.NDArray[np.float32]
 _BATCH = 1000  # queries of one native call
+_K = 10
 
 threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="Threads; all cores unless given.")
 
@@ -41,7 +42,7 @@ threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="T
 )
 @store_argument
 @click.argument("queries", required=False, metavar="[QUERIES]")
-@click.option("-k", type=click.IntRange(1), default=10, help="How many neighbours (10).")
+@click.option("-k", type=click.IntRange(1), help="How many neighbours (10; with --radius, all there are).")
 @click.option("--id", "ids", multiple=True, help="Ask for the neighbours of a record; may be repeated.")
 @click.option("--vector", help="Ask for the neighbours of a vector: numbers with commas between them.")
 @where_option
@@ -61,7 +62,7 @@ threads_option = click.option("--threads", type=click.IntRange(1, 1024), help="T
 def search(
     store: Path,
     queries: str | None,
-    k: int,
+    k: int | None,
     ids: tuple[str, ...],
     vector: str | None,
     where: str | None,
@@ -77,8 +78,12 @@ def search(
 ) -> None:
     """Find the nearest records in STORE to the vectors of a file of QUERIES, to a --vector, or to records by --id.
 
-    A record that is asked for by --id is left out of its own neighbours. With --json there is one line for each query.
+    A record that is asked for by --id is left out of its own neighbours. With --radius and no -k, every record within
+    the radius is shown. With --json there is one line for each query.
     """
+    if truth is not None and radius is not None and k is None:
+        raise click.UsageError("expected -k beside --radius and --truth: a recall is that of so many neighbours")
+    most = k if k is not None or radius is not None else _K
     if sum((queries is not None, vector is not None, bool(ids))) != 1:
         raise click.UsageError("expected one of QUERIES, --vector and --id")
     true = None if truth is None else datasets.read_neighbors(truth)
@@ -98,20 +103,25 @@ def search(
             total = source.total() if vector is None else 1
         with _progress(total) as progress:
             for part in parts:
-                hits = db.search(
-                    part,
-                    k + bool(ids),
-                    where=condition,
-                    subject=subject,
-                    radius=radius,
-                    effort=effort,
-                    threads=threads or _cores(),
-                )
+                if most is None:
+                    assert radius is not None
+                    hits = db.search_radius(part, radius, where=condition, subject=subject)
+                else:
+                    hits = db.search(
+                        part,
+                        most + bool(ids),
+                        where=condition,
+                        subject=subject,
+                        radius=radius,
+                        effort=effort,
+                        threads=threads or _cores(),
+                    )
                 for label, line in zip(labels, hits, strict=False):
-                    found = [hit for hit in line if not ids or hit.id != label][:k]
+                    found = [hit for hit in line if not ids or hit.id != label][:most]
                     _show(as_json, label, found, head=place == 0, alone=len(part) == 1 and bool(ids or vector))
                     if true is not None:
-                        wanted = _true_neighbours(true, place, k)
+                        assert most is not None
+                        wanted = _true_neighbours(true, place, most)
                         right += len(wanted & {hit.id for hit in found})
                         asked += len(wanted)
                     place += 1
@@ -119,7 +129,7 @@ def search(
     if not as_json and place > 1:
         note(f"{place:,} queries in {time.perf_counter() - began:.2f} s, opening the store included")
     if true is not None:
-        note(f"recall@{k}: {right / max(asked, 1):.4f} over {place:,} queries")
+        note(f"recall@{most}: {right / max(asked, 1):.4f} over {place:,} queries")
 
 
 def _cores() -> int:
@@ -313,7 +323,9 @@ def get(
     if as_json:
         for one in records:
             vector = None if one.vector is None else one.vector.tolist()
-            print_json({"id": one.id, "subject": one.subject, "payload": one.payload, "vector": vector})
+            expires = None if one.expires is None else one.expires.isoformat()
+            fields = {"id": one.id, "subject": one.subject, "payload": one.payload, "expires": expires}
+            print_json({**fields, "vector": vector})
         return
     rows = [
         (one.id, one.subject, None if one.payload is None else json.dumps(one.payload, ensure_ascii=False))
