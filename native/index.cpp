@@ -539,6 +539,16 @@ std::vector<int64_t> Index::ids_of(const SelectedRows& rows) const {
     return ids;
 }
 
+void Index::are_selected(const SelectedRows& rows, const int64_t* ids, int64_t n, bool* out) const {
+    std::shared_lock<FairLock> reading(lock_);
+    expect_unmoved(rows);
+    for (int64_t i = 0; i < n; ++i) {
+        rows_.ask_for(ids, i, n);
+        const uint32_t row = find(ids[i]);
+        out[i] = row != Rows::NONE && rows.has(row);
+    }
+}
+
 // --- Records given back
 
 uint32_t Index::find(int64_t id) const {

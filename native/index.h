@@ -124,6 +124,8 @@ public:
     // Adds the rows of these ids. Throws RowsMoved, as all do that are given a set of rows.
     void include(SelectedRows& rows, const int64_t* ids, int64_t n) const;
     std::vector<int64_t> ids_of(const SelectedRows& rows) const;
+    // Which of these ids are among them; those that are not there are not.
+    void are_selected(const SelectedRows& rows, const int64_t* ids, int64_t n, bool* out) const;
 
     // How much of the stack a forget of one id takes.
     size_t stack_of_forget() const { return stack_of_forget_; }

@@ -82,7 +82,17 @@ void bind_filters(nb::module_& module) {
             [](Filter* self, nb::bytes program) {
                 new (self) Filter(std::string_view(program.c_str(), program.size()));
             },
-            "program"_a);
+            "program"_a)
+        .def(
+            "found_in",
+            [](const Filter& self, nb::str text) {
+                Py_ssize_t size = 0;
+                const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+                if (!data) throw nb::python_error();
+                Unlocked released;
+                return self.found_in(std::string_view(data, static_cast<size_t>(size)));
+            },
+            "text"_a, "Of a filter that is a pattern and nothing else: whether that is found in the text.");
     nb::class_<FilterRows>(module, "FilterRows", "The structure behind filters, without an index.")
         .def(nb::init<std::optional<std::vector<std::string>>>(), "only"_a.none())
         .def("add", &FilterRows::add, "payloads"_a.none(), "subjects"_a.none(), "n"_a)

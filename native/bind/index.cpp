@@ -327,6 +327,14 @@ void bind_index(nb::module_& module) {
             },
             "rows"_a)
         .def(
+            "are_selected",
+            [](const Index& self, const SelectedRows& rows_found, Ids ids, Array<bool, 1> out) {
+                expect(rows(ids) == rows(out), "out: wrong shape");
+                Unlocked released;
+                self.are_selected(rows_found, ids.data(), rows(ids), out.data());
+            },
+            "rows"_a, "ids"_a.noconvert(), "out"_a.noconvert())
+        .def(
             "contains",
             [](const Index& self, Ids ids, Array<bool, 1> out) {
                 expect(rows(ids) == rows(out), "out: wrong shape");

@@ -118,4 +118,9 @@ Filter::Filter(std::string_view program) : program_(program.begin(), program.end
     expect(reader.done());
 }
 
+bool Filter::found_in(std::string_view text) const {
+    expect(condition_.pattern != nullptr);
+    return Pattern::Matcher(*condition_.pattern).found_in(text);
+}
+
 }  // namespace lethevec::filters

@@ -36,6 +36,8 @@ class Filter {
 public:
     // Throws std::invalid_argument for what is no program.
     explicit Filter(std::string_view program);
+    // Of a filter that is a pattern and nothing else: whether that is found in a text.
+    bool found_in(std::string_view text) const;
     Filter(const Filter&) = delete;
     Filter& operator=(const Filter&) = delete;
     const Condition& condition() const { return condition_; }

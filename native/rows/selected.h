@@ -17,6 +17,7 @@ struct SelectedRows {
         for (uint64_t word : bits) sum += __builtin_popcountll(word);
         return sum;
     }
+    bool has(uint32_t row) const { return bits[row / 64] >> (row % 64) & 1; }
     void set(uint32_t row) { bits[row / 64] |= uint64_t{1} << (row % 64); }
     template <class Visit>
     void each(Visit visit) const {

@@ -9,6 +9,7 @@ import pytest
 
 import lethevec
 from lethevec import datasets
+from lethevec._store.fields import Fields
 from lethevec.errors import FileError, FormatError, LethevecError, UnknownIdError
 
 X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
@@ -81,3 +82,56 @@ def test_what_is_refused(db, tmp_path):
         db.export(tmp_path / "link.jsonl")
     assert db.digest() == before
     assert not (tmp_path / "a.csv").exists()
+
+
+def test_a_wide_filter_is_evaluated_once(many, tmp_path, monkeypatch):
+    """However many pages it takes, as long as nothing changes."""
+    db = many
+    evaluated = []
+    select = Fields.select
+    monkeypatch.setattr(Fields, "select", lambda *given: evaluated.append(1) or select(*given))
+    for where, wanted in (
+        ({"n": {"$gte": 7}}, range(7, MANY)),
+        ({"n": {"$lt": 9000}}, range(9000)),
+        ({"even": True}, range(0, MANY, 2)),
+    ):
+        evaluated.clear()
+        assert db.export(tmp_path / "out.jsonl", where=where) == len(wanted)
+        assert len(evaluated) == 2  # once to count
+        read = [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert read == list(wanted)
+
+
+def test_an_export_goes_on_with_what_there_is(many):
+    """What is forgotten, added or changed between two pages is seen by the next."""
+    db = many
+    walk = db._walk({"n": {"$gte": 7}})
+    first = [next(walk).id for _ in range(10)]
+    assert first == list(range(7, 17))
+    db.forget(list(range(15_000, 15_100)))
+    db.update(ids=[16_000, 3], payloads=[{"n": 1}, {"n": 9}])
+    db.add(None, ids=[MANY], payloads=[{"n": 10**6}])
+    rest = [record.id for record in walk]
+    assert rest == [n for n in range(17, MANY + 1) if not 15_000 <= n < 15_100 and n != 16_000]
+    db.forget([MANY])
+
+
+def test_pages_of_a_wide_filter(many):
+    db = many
+    for where, every in (({"even": True}, 2), ({"n": {"$gte": 0}}, 1)):
+        for limit in (1, 7, 12_000):
+            for after in (None, 5, MANY - 3, MANY):
+                start = -1 if after is None else after
+                wanted = [n for n in range(start + 1, MANY) if n % every == 0][:limit]
+                assert [record.id for record in db.get(where=where, limit=limit, after=after)] == wanted
+
+
+MANY = 25_000
+
+
+@pytest.fixture
+def many(tmp_path):
+    with lethevec.open(tmp_path / "many.lethe", dim=2, metric="l2") as opened:
+        vectors = np.arange(2 * MANY, dtype=np.float32).reshape(-1, 2)
+        opened.add(vectors, ids=range(MANY), payloads=[{"n": n, "even": n % 2 == 0} for n in range(MANY)])
+        yield opened

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethevec._filters import Pattern
 from lethevec._store import open as open_store
 from lethevec.errors import ParameterError
 
@@ -187,3 +188,31 @@ def test_too_deep(make, vectors):
         where = {"$not": where}
     with pytest.raises(ParameterError, match="at most 32 levels"):
         make().search(vectors[0], where=where)
+
+
+@pytest.mark.parametrize("fields", [True, ["text"], False])
+def test_patterns_in_long_texts_are_not_looked_for_in_python(tmp_path, monkeypatch, fields):
+    """Texts of 2 MB: Python would take minutes for them, and hold the store for as long."""
+
+    def in_python(*_):
+        raise AssertionError("a pattern was looked for in Python")
+
+    filler = "lorem ipsum \u00e9t\u00e9 " * 100_000
+    texts = [filler, filler + "needle 17", "needle 4 " + filler, filler + "needle x" + filler, "needle 9"]
+    more = {f"field {n}": n for n in range(1100)}  # too many for the structure: these records are looked at
+    payloads = [{"text": text, **(more if n % 2 else {})} for n, text in enumerate(texts)]
+    with open_store(tmp_path / "s", 2, "l2", filters=fields) as db:
+        db.add(np.eye(5, 2), ids=range(5), payloads=payloads)
+        db.add(None, ids=range(5, 10), payloads=payloads)
+        monkeypatch.setattr(Pattern, "found_in", in_python)
+        for pattern, wanted in (
+            ("needle [0-9]+", [1, 2, 4]),
+            ("^needle", [2, 4]),
+            ("[0-9]$", [1, 4]),
+            ("\u00e9t\u00e9 needle", [1, 3]),
+            ("(a*)*b", []),
+        ):
+            assert db.ids({"text": {"$regex": pattern}}) == [*wanted, *(5 + n for n in wanted)]
+        assert db.ids({"text": {"$text": "needle x"}}) == [3, 8]
+        assert db.forget(where={"text": {"$regex": "needle [0-9]"}}).records == 6
+        assert db.ids() == [0, 3, 5, 8]

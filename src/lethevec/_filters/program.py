@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .regex import Pattern
 from .tree import AllOf, And, AnyOf, Bounds, Exists, Matches, Node, Not, OneOf, Or, Scalar, Text
 
-__all__ = ["compile_program"]
+__all__ = ["compile_program", "pattern_program"]
 
 _AND, _OR, _NOT, _IDS, _UNSURE, _ONE_OF, _BOUNDS, _EXISTS, _ANY_OF, _ALL_OF, _TEXT, _MATCHES = range(12)
 _ORDER = {"$gt": 0, "$gte": 1, "$lt": 2, "$lte": 3}
@@ -41,6 +41,11 @@ def compile_program(node: Node, number_of: Callable[[int | str], int | None]) ->
         return _head(_TEXT, 1) + field + _value(node.text)
     assert isinstance(node, Matches)
     return _head(_MATCHES, len(node.pattern.program)) + field + _steps(node.pattern)
+
+
+def pattern_program(pattern: Pattern) -> bytes:
+    """The program of a filter that is this pattern and nothing else."""
+    return compile_program(Matches("text", pattern), lambda _: None)
 
 
 def _head(kind: int, count: int) -> bytes:

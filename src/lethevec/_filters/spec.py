@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .dates import instant_of
+from .regex import Pattern
 from .tree import AllOf, And, AnyOf, Bounds, Exists, Matches, Node, Not, OneOf, Or, Text
 
 __all__ = ["matches"]
@@ -18,19 +19,26 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def matches(node: Node, id: int | str, subject: str | None, payload: Mapping[str, Any] | None) -> bool:
-    """Whether a record passes a filter.
+def matches(
+    node: Node,
+    id: int | str,
+    subject: str | None,
+    payload: Mapping[str, Any] | None,
+    *,
+    found_in: Callable[[Pattern, str], bool] = Pattern.found_in,
+) -> bool:
+    """Whether a record passes a filter. `found_in` says whether a pattern is found in a text, for who has a faster one.
 
     >>> from lethevec._filters import parse
     >>> matches(parse({"tags": {"$contains": "red"}, "$subject": "ann"}), 7, "ann", {"tags": ["blue", "red"]})
     True
     """
     if isinstance(node, And):
-        return all(matches(part, id, subject, payload) for part in node.parts)
+        return all(matches(part, id, subject, payload, found_in=found_in) for part in node.parts)
     if isinstance(node, Or):
-        return any(matches(part, id, subject, payload) for part in node.parts)
+        return any(matches(part, id, subject, payload, found_in=found_in) for part in node.parts)
     if isinstance(node, Not):
-        return not matches(node.part, id, subject, payload)
+        return not matches(node.part, id, subject, payload, found_in=found_in)
     value = _value(node.field, id, subject, payload)
     if isinstance(node, OneOf):
         return any(_equal(value, one) for one in node.values)
@@ -45,7 +53,7 @@ def matches(node: Node, id: int | str, subject: str | None, payload: Mapping[str
     if isinstance(node, Text):
         return isinstance(value, str) and node.text in value
     assert isinstance(node, Matches)
-    return isinstance(value, str) and node.pattern.found_in(value)
+    return isinstance(value, str) and found_in(node.pattern, value)
 
 
 def _value(field: str, id: int | str, subject: str | None, payload: Mapping[str, Any] | None) -> Any:

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -62,6 +62,10 @@ def _records(store: Source, where: Mapping[str, Any] | None, subject: str | None
     """The records that are asked for, a page at a time."""
     if where is None and subject is None:
         yield from store
+        return
+    walk: Callable[..., Iterator[Record]] | None = getattr(store, "_walk", None)
+    if walk is not None:  # a store keeps what passes from page to page
+        yield from walk(where, subject)
         return
     after = None
     while page := store.get(where=where, subject=subject, limit=_PART, after=after):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._filters import Node, matches
+from .._filters import Node, Pattern, matches, pattern_program
 from .._native import core
 from ..errors import FormatError
 from .batch import read_payload
@@ -189,7 +189,12 @@ class Fields:
     def _passing(self, node: Node, numbers: Sequence[int]) -> I64:
         """Those of some records that pass, by the rules themselves."""
         known = describe(self._session.connection, numbers)
-        passing = [number for number, (id, subject, payload) in known.items() if matches(node, id, subject, payload)]
+        found_in = _Patterns()
+        passing = [
+            number
+            for number, (id, subject, payload) in known.items()
+            if matches(node, id, subject, payload, found_in=found_in)
+        ]
         return np.array(passing, dtype=np.int64)
 
     def expired(self, node: Node) -> list[int]:
@@ -199,12 +204,41 @@ class Fields:
             "WHERE expires IS NOT NULL AND number NOT IN (SELECT number FROM alive WHERE expires IS NOT NULL)"
         )
         found = self._session.connection.execute(sql).fetchall()
-        return [number for number, id, subject, payload in found if matches(node, id, subject, read_payload(payload))]
+        found_in = _Patterns()
+        return [
+            number
+            for number, id, subject, payload in found
+            if matches(node, id, subject, read_payload(payload), found_in=found_in)
+        ]
+
+    def are_selected(self, selected: Selected, numbers: I64) -> npt.NDArray[np.bool_]:
+        """Which of these numbers were selected."""
+        assert self._native is not None
+        among = np.empty(len(numbers), dtype=np.bool_)
+        self._native.are_selected(selected.rows, numbers, among)
+        return among | np.isin(numbers, selected.bare) if len(selected.bare) else among
 
     def numbers(self, selected: Selected) -> I64:
         """The numbers of what was selected, in no particular order."""
         assert self._native is not None
         return np.concatenate([self._native.ids_of(selected.rows), selected.bare])
+
+
+class _Patterns:
+    """Whether a pattern is found in a text, by the native core: texts may be long, and Python takes a thousand times as
+    long.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known of any pattern yet."""
+        self._known: dict[Pattern, core.Filter] = {}
+
+    def __call__(self, pattern: Pattern, text: str) -> bool:
+        """The answer of `Pattern.found_in`."""
+        known = self._known.get(pattern)
+        if known is None:
+            known = self._known[pattern] = core.Filter(pattern_program(pattern))
+        return bool(known.found_in(text))
 
 
 class _BareRows:

@@ -15,7 +15,7 @@ from .connection import translated
 from .ids import Id
 from .lookup import describe, known_slots, locate
 from .mirror import Mirror
-from .selecting import ALL, Selection, Selector
+from .selecting import ALL, Pages, Selection, Selector
 from .session import Session
 
 __all__ = ["Reader"]
@@ -60,12 +60,20 @@ class Reader:
                 # Another process took a record between the two steps.
         raise FormatError(f"{session.path}: expected every record in both tables, got some that are in one")
 
-    def everything(self) -> Iterator[Record]:
-        """Every record in the order of ids, read in parts."""
+    def walk(self, selection: Selection) -> Iterator[Record]:
+        """Every record that a selection lets through, in the order of ids, read in parts."""
+        pages = Pages(self._selector, selection)
         after: Id | None = None
-        while part := self.page(Selection(), after, _PART):
-            yield from part
-            after = part[-1].id
+
+        def following() -> list[int]:
+            return [slot for slot, _ in pages.page(after, _PART)]
+
+        try:
+            while part := self.chosen(following):
+                yield from part
+                after = part[-1].id
+        finally:
+            pages.drop()
 
     def ids(self, selection: Selection) -> list[Id]:
         """The ids of the records that a selection lets through, in their order."""

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from .._filters import Node, compile_program, parse
 from .._filters.tree import And, OneOf
 from .._native import core
-from .fields import Fields
+from .fields import Fields, Selected
 from .ids import Id, check_text, comes_after, number_of, order_of
 from .lookup import ids_of, in_order, in_parts, marks
 from .retention import Retention
 from .session import Session
 
-__all__ = ["ALL", "Expired", "Selection", "Selector"]
+__all__ = ["ALL", "Expired", "Pages", "Selection", "Selector"]
 
 I64 = npt.NDArray[np.int64]
 ALL = 1 << 62  # more records than there can be
@@ -70,6 +70,84 @@ class Expired(Selection):
             self.parameters.append(json.dumps(list(without)))
 
 
+class Pages:
+    """What a selection lets through, page by page. While nothing changes, the filter is evaluated once."""
+
+    def __init__(self, selector: Selector, selection: Selection) -> None:
+        """Nothing is evaluated yet."""
+        self._selector = selector
+        self._selection = selection
+        self._made_for: object = None
+        self._numbers: I64 | None = None  # where there are few, or the table gave them: then ascending
+        self._selected: Selected | None = None
+
+    def page(self, after: Id | None, limit: int) -> list[tuple[int, Id]]:
+        """Slots and ids of up to `limit` records in the order of ids: those after one, which need not be there."""
+        connection = self._selector.connection
+        if self._selection.everything:
+            return in_order(connection, after, limit)
+        for again in (True, False):
+            count = self._evaluate()
+            try:
+                if self._numbers is not None and count <= _FEW:
+                    found = ids_of(connection, self._numbers.tolist())
+                    return sorted((one for one in found if comes_after(one[1], after)), key=_by_id)[:limit]
+                return self._walk(after, limit, count)
+            except core.RowsMoved:  # a rollback puts rows elsewhere
+                if not again:
+                    raise
+                self.drop()
+        raise AssertionError
+
+    def _walk(self, after: Id | None, limit: int, count: int) -> list[tuple[int, Id]]:
+        """Of all records in their order, those that are selected."""
+        chosen: list[tuple[int, Id]] = []
+        # About as many as it takes.
+        some = min(_FEW, 100 + 2 * limit * self._selector.records // count)
+        while len(chosen) < limit and (part := in_order(self._selector.connection, after, some)):
+            wanted = np.array([number_of(id) for _, id in part], dtype=np.int64)
+            chosen += [one for one, is_in in zip(part, self._are_selected(wanted), strict=True) if is_in]
+            after, some = part[-1][1], _FEW
+        return chosen[:limit]
+
+    def _evaluate(self) -> int:
+        """Make sure of an evaluation that holds for the store as it is; how many records there are."""
+        selector = self._selector
+        if self._made_for != selector.now:
+            self.drop()
+            if selector.by_table(self._selection):
+                numbers = selector.numbers(self._selection)
+                assert numbers is not None
+                self._numbers = np.sort(numbers)
+            else:
+                self._selected = selector.selected(self._selection)
+                if self._selected.count() <= _FEW:
+                    self._numbers = selector.numbers_of(self._selected)
+            self._made_for = selector.now
+        if self._numbers is not None:
+            return len(self._numbers)
+        assert self._selected is not None
+        return self._selected.count()
+
+    def _are_selected(self, numbers: I64) -> npt.NDArray[np.bool_]:
+        if self._numbers is None:
+            assert self._selected is not None
+            return self._selector.are_selected(self._selected, numbers)
+        places = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        return np.asarray(self._numbers[places] == numbers)
+
+    def drop(self) -> None:
+        """Overwrite what is kept."""
+        for kept in (self._numbers, None if self._selected is None else self._selected.bare):
+            if kept is not None:
+                kept.fill(0)
+        self._made_for = self._numbers = self._selected = None
+
+
+def _by_id(one: tuple[int, Id]) -> object:
+    return order_of(one[1])
+
+
 class Selector:
     """Finds the records that a selection lets through. The caller holds the guard."""
 
@@ -77,12 +155,12 @@ class Selector:
         """Of an open store."""
         self._retention = retention
         self._session = session
-        self._connection = session.connection
+        self.connection = session.connection
         self._fields = fields
 
     def allowed(self, selection: Selection) -> I64 | core.SelectedRows | None:
         """What a search may find, as an index takes it; None for everything."""
-        if selection.everything or self._by_table(selection):
+        if selection.everything or self.by_table(selection):
             return self.numbers(selection)
         return self._fields.select(selection.node, selection.filter).rows
 
@@ -90,13 +168,35 @@ class Selector:
         """The numbers of the records, in no particular order; None for all."""
         if selection.everything:
             return None
-        if not self._by_table(selection):
+        if not self.by_table(selection):
             return self._fields.numbers(self._fields.select(selection.node, selection.filter))
         sql = f"SELECT number FROM alive WHERE {selection.sql}"
-        found = self._connection.execute(sql, selection.parameters).fetchall()
+        found = self.connection.execute(sql, selection.parameters).fetchall()
         return np.array([number for (number,) in found], dtype=np.int64)
 
-    def _by_table(self, selection: Selection) -> bool:
+    @property
+    def records(self) -> int:
+        """How many there are, with those that have expired."""
+        return self._session.state.digest.count
+
+    @property
+    def now(self) -> object:
+        """Is another after any change."""
+        return self._session.epoch, self._session.state.version
+
+    def selected(self, selection: Selection) -> Selected:
+        """What passes."""
+        return self._fields.select(selection.node, selection.filter)
+
+    def numbers_of(self, selected: Selected) -> I64:
+        """The numbers of what was selected, in no particular order."""
+        return self._fields.numbers(selected)
+
+    def are_selected(self, selected: Selected, numbers: I64) -> npt.NDArray[np.bool_]:
+        """Which of these numbers were selected."""
+        return self._fields.are_selected(selected, numbers)
+
+    def by_table(self, selection: Selection) -> bool:
         """The table has an index of subjects: for nothing but a subject, no structure is made."""
         return selection.sql is not None and not self._fields.used
 
@@ -104,37 +204,24 @@ class Selector:
         """How many records there are."""
         if selection.everything:
             return self._session.state.digest.count - self._retention.expired
-        if self._by_table(selection):
+        if self.by_table(selection):
             sql = f"SELECT count(*) FROM alive WHERE {selection.sql}"
-            return int(self._connection.execute(sql, selection.parameters).fetchone()[0])
+            return int(self.connection.execute(sql, selection.parameters).fetchone()[0])
         return self._fields.select(selection.node, selection.filter).count()
 
     def page(self, selection: Selection, after: Id | None, limit: int) -> list[tuple[int, Id]]:
         """Slots and ids of up to `limit` records in the order of ids: those after one, which need not be there."""
-        numbers = self.numbers(selection)
-        if numbers is None:
-            return in_order(self._connection, after, limit)
-        if len(numbers) <= _FEW:
-            found = [(slot, id) for slot, id in ids_of(self._connection, numbers.tolist()) if comes_after(id, after)]
-            return sorted(found, key=lambda one: order_of(one[1]))[:limit]
-        allowed = np.sort(numbers)
-        chosen: list[tuple[int, Id]] = []
-        while len(chosen) < limit and (part := in_order(self._connection, after, _FEW)):
-            wanted = np.array([number_of(id) for _, id in part], dtype=np.int64)
-            places = np.minimum(np.searchsorted(allowed, wanted), len(allowed) - 1)
-            chosen += [one for one, is_in in zip(part, allowed[places] == wanted, strict=True) if is_in]
-            after = part[-1][1]
-        return chosen[:limit]
+        return Pages(self, selection).page(after, limit)
 
     def slots(self, selection: Selection) -> list[int]:
         """The slots of the records, ascending, with those that have expired and are still there."""
         if selection.sql is not None:
             sql = f"SELECT slot FROM records WHERE {selection.sql} ORDER BY slot"
-            return [slot for (slot,) in self._connection.execute(sql, selection.parameters)]
+            return [slot for (slot,) in self.connection.execute(sql, selection.parameters)]
         numbers = self._fields.numbers(self._fields.select(selection.node, selection.filter)).tolist()
         numbers += self._fields.expired(selection.node)
         slots: list[int] = []
         for part in in_parts(numbers):
             sql = f"SELECT slot FROM records WHERE number IN ({marks(part)})"
-            slots += [slot for (slot,) in self._connection.execute(sql, part)]
+            slots += [slot for (slot,) in self.connection.execute(sql, part)]
         return sorted(slots)

@@ -234,7 +234,11 @@ class Store:
 
     def __iter__(self) -> Iterator[Record]:
         """Every record in the order of ids, read in parts: what changes meanwhile may or may not be seen."""
-        return self._reader.everything()
+        return self._walk()
+
+    def _walk(self, where: Mapping[str, Any] | None = None, subject: str | None = None) -> Iterator[Record]:
+        """The same of those that `where` and `subject` allow."""
+        return self._reader.walk(Selection(where, subject))
 
     def count(self, where: Mapping[str, Any] | None = None, *, subject: str | None = None) -> int:
         """The number of records, or of those of a subject and those that `where` allows (see the page on filters).
