@@ -47,9 +47,14 @@ FILTERS = [
     {"$or": [{"note": {"$exists": False}}, {"note": {"$regex": "^0000[0-9][13579]"}}]},
     {"$not": {"$id": {"$in": POOL[8:16]}}},
     {"note": {"$gte": "000004"}, "$subject": {"$ne": SUBJECTS[1]}},
+    {"tags": {"$contains": "red"}},
+    {"tags": {"$any": ["blue", "green"]}, "year": {"$gte": 2}},
+    {"tags": {"$all": ["red", "blue"]}},
+    {"day": {"$gte": "2024-02-10", "$lt": "2024-03-01T12:00Z"}},
 ]
+TAGS = [[], ["red"], ["blue", "red"], ["green", "blue", "red"], ["green"], "red"]
 steps = st.tuples(
-    st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 7)
+    st.sampled_from(["add", "upsert", "update", "forget", "forget where"]), few_ids, subjects, sizes, st.integers(0, 11)
 )
 
 Fields = tuple[np.ndarray | None, str | None, dict | None]
@@ -70,6 +75,7 @@ class Histories(RuleBasedStateMachine):
 
     encrypt = False
     index: dict | None = None
+    filters: bool | list[str] = True  # the fields that are kept in memory
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +91,9 @@ class Histories(RuleBasedStateMachine):
     @initialize(metric=st.sampled_from(METRICS))
     def begin(self, metric):
         self.metric = metric
-        self.db = open_store(self.folder / "s.lethe", DIM, metric, encrypt=self.encrypt, index=self.index)
+        self.db = open_store(
+            self.folder / "s.lethe", DIM, metric, encrypt=self.encrypt, index=self.index, filters=self.filters
+        )
 
     def teardown(self):
         if hasattr(self, "db"):
@@ -101,7 +109,8 @@ class Histories(RuleBasedStateMachine):
         # Norms that differ, so that the gain of codes that follow them moves often.
         vector = (rng.normal(size=DIM) * 2.0 ** rng.integers(-2, 3)).astype(np.float32)
         note = f"{self.counter:06d} confidential note" + " and more of it" * size
-        payload = {"note": note, "year": self.counter % 5} if size else None
+        fields = {"year": self.counter % 5, "tags": TAGS[self.counter % 6], "day": f"2024-0{1 + self.counter % 3}-10"}
+        payload = {"note": note, **fields} if size else None
         return None if self.counter % 5 == 4 else vector, subject, payload
 
     def leave(self, fields: Fields) -> None:
@@ -286,7 +295,24 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def reopen(self):
         self.db.close()
-        self.db = open_store(self.folder / "s.lethe")
+        self.db = open_store(self.folder / "s.lethe", filters=self.filters)
+
+    @rule(where=st.sampled_from([None, *FILTERS]))
+    def export_and_load(self, where):
+        """What is exported and read back is the records that pass, to the last bit."""
+        wanted = in_order(self.live) if where is None else self.passing(where)
+        path = self.folder / "export"
+        path.mkdir()
+        assert self.db.export(path / "out.jsonl", where=where) == len(wanted)
+        with (
+            open_store(path / "loaded.lethe", DIM, self.metric, index=self.index) as loaded,
+            open_store(path / "fresh.lethe", DIM, self.metric, index=self.index) as fresh,
+        ):
+            if wanted:
+                loaded.load(path / "out.jsonl")
+                fresh.add(**self.arguments(wanted, [self.live[id] for id in wanted]))
+            assert loaded.digest() == fresh.digest()
+        shutil.rmtree(path)
 
     @rule()
     def rotate(self):
@@ -327,6 +353,15 @@ class Histories(RuleBasedStateMachine):
                         assert hits.ids.tolist() == expected.ids.tolist()
                         assert hits.distances.tolist() == expected.distances.tolist()
                         assert hits.payloads.tolist() == expected.payloads.tolist()
+                        radius = float(np.nextafter(np.float32(expected.distances[0, 0]), np.float32(np.inf)))
+                        radius = radius if np.isfinite(radius) else 1.0
+                        near = store.search_radius(queries, radius, where=where)
+                        within = fresh.search_radius(queries, radius, where=where)
+                        assert near.ids.tolist() == within.ids.tolist()
+                        assert near.distances.tolist() == within.distances.tolist()
+                        listed = {id for id in near.ids.ravel().tolist() if id != -1}
+                        assert listed <= set(wanted)
+                        assert expected.ids[0, 0] == -1 or expected.ids[0, 0] in listed
             for store in (self.db, self.reader):
                 if store is not None:
                     memory = core.testing.raw_memory(store._mirror.index._native)
@@ -376,6 +411,12 @@ class SealedHistories(Histories):
             with open_store(path, read_only=True, keys=keys, drop_unreadable=True) as old:
                 assert {record.id for record in old} == readable
                 assert len(old) == len(readable)
+
+
+class FewFieldsHistories(Histories):
+    """The same with one field in memory: filters on the others look at the records."""
+
+    filters: bool | list[str] = ["year"]  # noqa: RUF012
 
 
 class CodeHistories(Histories):
@@ -429,6 +470,8 @@ TestHistories.settings = settings(
 )
 TestImageHistories = ImageHistories.TestCase
 TestImageHistories.settings = settings(TestHistories.settings, max_examples=10)
+TestFewFieldsHistories = FewFieldsHistories.TestCase
+TestFewFieldsHistories.settings = settings(TestHistories.settings, max_examples=8)
 TestSealedHistories = SealedHistories.TestCase
 TestSealedHistories.settings = settings(TestHistories.settings, max_examples=10)
 TestCodeHistories = CodeHistories.TestCase
