@@ -8,6 +8,7 @@
 
 #include "memory/wiped.h"
 #include "search/direct.h"
+#include "sources/elsewhere.h"
 
 namespace lethevec {
 
@@ -19,7 +20,7 @@ constexpr int NEAR = 2;
 constexpr double MOST_EFFORT = 1e18;  // that sources can count with
 
 Scope scope_of(const Rows& rows, const Allowed& allowed, int64_t k, double effort) {
-    return {rows, allowed, k, std::min(effort, MOST_EFFORT)};
+    return {rows, allowed, k, std::min(allowed_effort(allowed.shown(), allowed.count(), effort), MOST_EFFORT)};
 }
 
 }  // namespace

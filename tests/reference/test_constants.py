@@ -26,7 +26,9 @@ SAME_NAME = {
     "kernels/usr.cpp": ["TANH_LIMIT"],
     "rows/vector_form.cpp": ["INT8_LARGEST", "INT8_SCALE_CUT"],
     "search/direct.h": ["DIRECT_ROWS", "DIRECT_ROWS_PER_K", "DIRECT_ROWS_ONE_IN"],
+    "sources/elsewhere.h": ["ALLOWED_EFFORT", "ALLOWED_NEARBY", "ALLOWED_NEARBY_ERRORS"],
     "sources/scan/plan.h": [
+        "ALLOWED_SCAN_EFFORT",
         *("SCAN_ROWS", "SCAN_ROWS_PER_K", "SCAN_MISSED", "SCAN_MISSED_MOST", "SURE_EFFORT"),
         *("ONE_STAGE_SHARE", "ONE_STAGE_PER_K", "ONE_STAGE"),
         *("SURVIVORS_SHARE", "SURVIVORS_PER_K", "SURVIVORS"),
@@ -45,6 +47,7 @@ SAME_NAME = {
         *("UNIT_BITS", "MOST_UNITS", "MEAN_WEIGHT", "QUERY_WEIGHT", "VARIANCE_SHARE", "LN2", "BEYOND_MEAN"),
     ],
     "sources/pivots/plan.h": [
+        *("ALLOWED_ERRORS", "ALLOWED_CELLS"),
         *("LEAST_CELLS", "LEAST_CELLS_PER_ROOT", "MOST_CELLS_PER_ROOT"),
         *("FIRST_ROWS", "FIRST_ROWS_PER_K", "FIRST_ROWS_ONE_IN"),
         *("LIMIT_ROWS", "LIMIT_ROWS_PER_K", "FEW_ROWS", "FEW_ROWS_PER_K"),

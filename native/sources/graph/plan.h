@@ -20,4 +20,11 @@ inline int64_t graph_pool(int64_t records, int64_t allowed, int64_t k, double ef
     return allowed > DISTANCES_PER_VERTEX * size ? size : 0;
 }
 
+// By how many vertices a search tells whether what is allowed lies elsewhere. Mirrors `graph_near` of the spec.
+inline int64_t graph_near(int64_t records, int64_t allowed, int64_t k) {
+    const double usual = GRAPH_POOL + GRAPH_POOL_PER_K * static_cast<double>(k);
+    const double wanted = usual * static_cast<double>(records) / static_cast<double>(std::max<int64_t>(1, allowed));
+    return static_cast<int64_t>(std::ceil(std::min(wanted, static_cast<double>(records))));
+}
+
 }  // namespace lethevec

@@ -9,6 +9,7 @@
 #include "kernels/walk.h"
 #include "memory/wiped.h"
 #include "query/memory.h"
+#include "sources/elsewhere.h"
 #include "sources/graph/graph.h"
 #include "sources/graph/plan.h"
 #include "sources/graph/rules.h"
@@ -65,6 +66,21 @@ public:
         return true;
     }
     const std::vector<Far>& looked_at() const { return memory_->looked_at; }
+    // Whether far fewer rows may be found of the vertices that were looked at first than is usual.
+    bool lies_elsewhere(const Scope& scope) const {
+        if (scope.allowed.all()) return false;
+        const int64_t records = scope.rows.size(), allowed = scope.allowed.count();
+        const auto near = static_cast<size_t>(graph_near(records, allowed, scope.k));
+        const std::vector<Far>& looked_at = memory_->looked_at;
+        if (looked_at.size() < near) return false;
+        int64_t met = 0, met_allowed = 0;
+        for (size_t i = 0; i < near; ++i)
+            each_row(looked_at[i].vertex, [&](uint32_t row) {
+                ++met;
+                met_allowed += scope.allowed.has(row);
+            });
+        return lethevec::lies_elsewhere(records, allowed, met, met_allowed);
+    }
     // The rows of those that may be among the k nearest of the rows that may be found, and where `distances` is not
     // null, their squared distances; returns how many of these there were.
     int64_t gather(const Scope& scope, float slack, std::vector<uint32_t>& rows, std::vector<float>* distances);
@@ -351,7 +367,7 @@ SearchWork Graph::gather(Query& query, const Scope& scope, Sought& sought) const
     SearchWork work;
     work.scanned = query.blocks() * BLOCK;
     work.bytes_read = static_cast<int64_t>(query.looked_at().size()) * (data_->z_bytes + data_->edge_bytes);
-    if (found >= std::min(scope.k, scope.allowed.count())) {
+    if (found >= std::min(scope.k, scope.allowed.count()) && !query.lies_elsewhere(scope)) {
         for (float& distance : distances) distance = std::sqrt(distance);
         sought.candidates.measured = !cosine;
         return work;

@@ -10,6 +10,7 @@
 #include "kernels/dispatch.h"
 #include "memory/arena.h"
 #include "memory/wiped.h"
+#include "sources/elsewhere.h"
 #include "sources/pivots/cell_order.h"
 #include "sources/pivots/pivots.h"
 #include "sources/pivots/plan.h"
@@ -172,7 +173,7 @@ private:
         const float least = keys_[last_] - (CELLS_WITHIN * (middle_distance_ - limit_) + by_means);
         int64_t worth = 0;
         for (int64_t c = 0; c < cells_.count(); ++c) worth += cells_.size(c) > 0 && keys_[c] >= least;
-        const int64_t probed = plan_.probed(worth, first, order.size());
+        const int64_t probed = plan_.probed(worth, first, order.size(), lies_elsewhere());
         order.widen(first, probed);
         make_room(probed);
         for (int64_t g = first - 2 * AHEAD; g < first; ++g)
@@ -199,6 +200,12 @@ private:
     // Kernels ask for pairs that come later, and these must be some.
     void pad() {
         for (int64_t i = 0; i < CELL_AHEAD; ++i) pairs_.push_back(pairs_.back());
+    }
+
+    // When the first cells are known, and no others yet.
+    bool lies_elsewhere() const {
+        const int64_t allowed = std::min(allowed_.count(), pivots_.filed_);
+        return !allowed_.all() && fewer_than_chance(pivots_.filed_, allowed, seen_, first_rows_);
     }
 
     void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
@@ -403,7 +410,9 @@ SearchWork Pivots::candidates(const Scope& scope, Sought& sought) const {
     std::vector<uint32_t>& found = sought.candidates.rows;
     SearchWork work;
     if (allowed == 0) return work;
-    const PivotPlan plan = pivot_plan(settings_.probes, cells_.filled(), filed_, allowed, scope.k, scope.effort);
+    // They see by themselves where more has to be looked at.
+    const double effort = scope.allowed.all() ? scope.effort : scope.effort / ALLOWED_EFFORT;
+    const PivotPlan plan = pivot_plan(settings_.probes, cells_.filled(), filed_, allowed, scope.k, effort);
     if (allowed > plan.few && Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found, work))
         return work;
     scope.allowed.each([&](uint32_t row) {

@@ -13,6 +13,10 @@ constexpr double FIRST_ROWS = 100.0, FIRST_ROWS_PER_K = 20.0, FIRST_ROWS_ONE_IN 
 constexpr double LIMIT_ROWS = 10.0, LIMIT_ROWS_PER_K = 5.0;
 constexpr double FEW_ROWS = 10.0, FEW_ROWS_PER_K = 3.0;
 
+// Where only some rows may be found: how much larger errors are allowed for, and how many times more cells are looked
+// into where the first ones show that what may be found lies elsewhere.
+constexpr double ALLOWED_ERRORS = 1.4, ALLOWED_CELLS = 4.0;
+
 struct PivotPlan {
     int64_t first;      // rows that the first cells have at the least, by which all are judged
     double least;       // cells to look into at effort 1 and without a filter: between so many
@@ -23,10 +27,12 @@ struct PivotPlan {
     int64_t few;        // up to so many rows nothing is judged
     double errors;      // how much more of an error is allowed for than at effort 1
 
-    // How many of so many cells to look into, where so many are `worth` it at effort 1, and so many came first.
-    int64_t probed(int64_t worth, int64_t first_cells, int64_t cells) const {
+    // How many of so many cells to look into, where so many are `worth` it at effort 1, and so many came first;
+    // `elsewhere` says that fewer than by chance may be found in these.
+    int64_t probed(int64_t worth, int64_t first_cells, int64_t cells, bool elsewhere) const {
         double wanted = growth * std::min(std::max(least, static_cast<double>(worth)), most);
-        if (usual > 0.0) wanted = std::max(wanted, static_cast<double>(first_cells) * (wanted / usual));
+        const double times = elsewhere ? ALLOWED_CELLS : 1.0;
+        if (usual > 0.0) wanted = std::max(wanted, times * (static_cast<double>(first_cells) * (wanted / usual)));
         return std::max(first_cells, static_cast<int64_t>(std::ceil(std::min(wanted, static_cast<double>(cells)))));
     }
 };
@@ -50,6 +56,7 @@ inline PivotPlan pivot_plan(int64_t given, int64_t cells, int64_t records, int64
     plan.reference = whole(LIMIT_ROWS + LIMIT_ROWS_PER_K * wanted);
     plan.few = whole(std::max(wanted, growth * (FEW_ROWS + FEW_ROWS_PER_K * wanted)));
     plan.errors = std::sqrt(std::sqrt(std::max(1.0, effort))) * eighth_root(fewer);
+    if (allowed < records) plan.errors *= ALLOWED_ERRORS;
     return plan;
 }
 

@@ -26,6 +26,8 @@ constexpr double SURE_EFFORT = 64.0;       // from which on each doubling allows
 constexpr ScanShare SCAN_ALONE = {ONE_STAGE_SHARE, ONE_STAGE_PER_K, ONE_STAGE};  // where the first bits are all bits
 constexpr ScanShare SCAN_FIRST = {SURVIVORS_SHARE, SURVIVORS_PER_K, SURVIVORS};  // where there are more
 
+constexpr double ALLOWED_SCAN_EFFORT = 4.0;  // where only some records may be found
+
 struct ScanPlan {
     int64_t reference;  // the records by first-stage key that all are judged by
     double missed;      // the share of the k nearest that a stage may lose

@@ -23,7 +23,7 @@ Scan::Query::Query(const Scope& scope, Sought& sought)
       query_(sought.query),
       found_(sought.candidates),
       kernels_(active()),
-      plan_(plan_scan(scope.k, scope.effort)),
+      plan_(plan_scan(scope.k, scope.allowed.all() ? scope.effort : ALLOWED_SCAN_EFFORT * scope.effort)),
       run_chunks_(std::max<int64_t>(1, RUN_ROWS / rows_.chunk_rows())) {
     FirstWeights& first = memory_->first;
     first.set(query_.values.data(), rows_.layout().first_bits);

@@ -6,6 +6,7 @@
 
 #include "kernels/dispatch.h"
 #include "memory/wiped.h"
+#include "sources/elsewhere.h"
 #include "sources/tables/bucket_path.h"
 #include "sources/tables/known_rows.h"
 #include "sources/tables/tables.h"
@@ -80,20 +81,24 @@ public:
           run_shift_(__builtin_ctzll(static_cast<uint64_t>(run_))),
           filtered_(!scope.allowed.masks().empty() && scope.allowed.count() != rows_.size()),
           masks_(scope.allowed.masks()),
+          allowed_(scope.allowed.count()),
           found_(found),
           known_(tables.tables() > 1 ? rows_.size() : 0, found) {
         found_.reserve(4096);  // more than will be found, as a rule
         runs_.reserve(256);
     }
 
-    // Returns how many of those found are of the reference set; they come first.
-    size_t look() {
+    // Returns how many of those found are of the reference set; they come first. -1: what may be found lies elsewhere,
+    // and nothing has been found.
+    int64_t look() {
         look_at_first(plan_.reference);
         while (seen_ < plan_.wanted && look_at_first({static_cast<double>(path_.buckets()) + 1.0, INFINITY})) {
         }
+        if (filtered_ && fewer_than_chance(rows_.size(), allowed_, path_.rows(), static_cast<int64_t>(seen_)))
+            return -1;
         const int32_t fixed = threshold_.largest(plan_.fixed), least = threshold_.value();
         take([&](int32_t estimate) { return estimate >= fixed; });
-        const size_t reference = found_.size();
+        const auto reference = static_cast<int64_t>(found_.size());
         take([&](int32_t estimate) { return estimate >= least && estimate < fixed; });
         runs_.clear();
         look_at_others();
@@ -245,6 +250,7 @@ private:
     const int run_shift_;
     const bool filtered_;
     const std::vector<uint32_t>& masks_;
+    const int64_t allowed_;
     std::vector<uint32_t>& found_;
     KnownRows known_;
     std::vector<BucketRun> runs_;  // that were looked at and are still needed, and that come
@@ -268,8 +274,9 @@ SearchWork Tables::candidates(const Scope& scope, Sought& sought) const {
     const double share = static_cast<double>(rows.size()) / std::max(1.0, some);
     const auto probes = [&](double how) { return std::ceil(how * static_cast<double>(settings_.probes) * share); };
     const double limit = probes(scope.effort);
+    const auto take_all = [&] { scope.allowed.each([&](uint32_t row) { found.rows.push_back(row); }); };
     if (some <= k + static_cast<double>(ROWS_PER_PROBE) * limit) {
-        scope.allowed.each([&](uint32_t row) { found.rows.push_back(row); });
+        take_all();
         return {scope.allowed.count(), 0, 0, 0};
     }
     // In buckets of average size.
@@ -282,7 +289,12 @@ SearchWork Tables::candidates(const Scope& scope, Sought& sought) const {
     const TablePlan plan = {within(REFERENCE_EFFORT), within(scope.effort), least, fixed,
                             std::max(fixed, std::ceil(scope.effort * base))};
     Looking looking(*this, scope, sought.query.vector.data(), plan, found.rows);
-    found.reference = static_cast<int64_t>(looking.look());
+    const int64_t of_reference = looking.look();
+    if (of_reference < 0) {
+        take_all();
+        return {looking.looked(), 0, 0, looking.looked() * signature_bytes()};
+    }
+    found.reference = of_reference;
     // Looking at codes is for nothing when all candidates would go on.
     const double rank = std::ceil(std::max(k, scope.effort * (FILTER_PER_K * k + FILTER)));
     const auto reference = static_cast<double>(found.reference);

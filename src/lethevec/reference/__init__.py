@@ -29,7 +29,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from .activation import tanh
-    from .allowing import direct_rows
+    from .allowing import allowed_effort, direct_rows, fewer_than_chance, lies_elsewhere
     from .codes import asymmetric, hamming, pack, unpack, unpack_bits
     from .constants import TANH_ERROR
     from .digest import (
@@ -137,6 +137,7 @@ __all__ = [
     "Tables",
     "Walked",
     "alignment",
+    "allowed_effort",
     "analysis",
     "answer",
     "asymmetric",
@@ -151,6 +152,7 @@ __all__ = [
     "dot",
     "expand",
     "faiss_rule",
+    "fewer_than_chance",
     "filter_rank",
     "flip_score",
     "fwht",
@@ -163,6 +165,7 @@ __all__ = [
     "hamming",
     "is_pivot",
     "is_sampled",
+    "lies_elsewhere",
     "lost_share",
     "make_frame",
     "mean_norm",
@@ -218,7 +221,7 @@ __all__ = [
 #: Where each name is. The index asks for few of them, and late: all together would slow down every import of lethevec.
 _WHERE = {
     "activation": "tanh",
-    "allowing": "direct_rows",
+    "allowing": "allowed_effort direct_rows fewer_than_chance lies_elsewhere",
     "codes": "asymmetric hamming pack unpack unpack_bits",
     "constants": "TANH_ERROR",
     "digest": "code_record configuration_json digest_of_state expand multiset_state record_keys vector_record",

@@ -61,6 +61,19 @@ GAIN_LOWEST_STEP = -59 * GAIN_STEPS_PER_OCTAVE
 #: of them than this: a number, so many for each of the k neighbours, and one in so many of all records. A true distance
 #: takes as long as 20 to 40 rows of a scan, whatever the dimension (measured).
 DIRECT_ROWS, DIRECT_ROWS_PER_K, DIRECT_ROWS_ONE_IN = 10.0, 3.0, 20.0
+#: Above that, a source is asked with so many times the effort. Where a filter removes what is near a query, what is
+#: left lies further away and is harder to tell apart.
+ALLOWED_EFFORT = 4.0
+#: And a scan with so many times that: in a stage, no more of the k nearest may be lost than one in so many.
+ALLOWED_SCAN_EFFORT = 4.0
+#: Pivots see by themselves where more has to be looked at. They allow for larger errors, and look into so many times
+#: more cells where their first cells show that what may be found lies elsewhere.
+ALLOWED_ERRORS, ALLOWED_CELLS = 1.4, 4.0
+#: Graph and tables look at all rows that may be found where, of the first rows that they meet, far fewer than the usual
+#: share may be found: what may be found lies elsewhere then. In the graph, less than a part of the usual number; tables
+#: and pivots meet more rows, and there it is so many times the usual error of such a number (its root) less.
+ALLOWED_NEARBY = 0.5
+ALLOWED_NEARBY_ERRORS = 2.0
 
 # --- Scan ------------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ A vertex that has been looked at gets no further estimates; until then it may ha
 of all estimates, by (estimate, rank). The next vertex to look at is the best of the pool that has not been looked at.
 When there is none left, the search ends, unless fewer than k records were met: then it goes on as one with a larger
 pool would. Its answer is the nearest of all records that were looked at, by their true distances. With an allow-list it
-ends in any case, and if it has met fewer than k of those that are allowed, all of these are looked at instead.
+ends in any case, and if it has met fewer than k of those that are allowed, or far fewer among the first vertices than
+is usual, all of these are looked at instead.
 
 It begins at the root, whose list is long. Only the GRAPH_STARTS best of that list count at first. Where all that they
 lead to was looked at and the pool has room left, the next best GRAPH_STARTS follow.
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .allowing import lies_elsewhere
 from .codes import Bools
 from .constants import DEGREE, DISTANCES_PER_VERTEX, GRAPH_POOL, GRAPH_POOL_PER_K, GRAPH_STARTS
 from .families import superbit
@@ -54,6 +56,16 @@ def graph_pool(records: int, allowed: int, k: int, effort: float) -> int:
     return size if allowed > DISTANCES_PER_VERTEX * size else 0
 
 
+def graph_near(records: int, allowed: int, k: int) -> int:
+    """By how many vertices a search tells whether what is allowed lies elsewhere: as many as the pool has at effort 1,
+    where these are fewer than all.
+
+    >>> graph_near(10_000, 2_000, k=10)
+    240
+    """
+    return math.ceil(min((GRAPH_POOL + GRAPH_POOL_PER_K * k) * records / max(1, allowed), float(records)))
+
+
 def graph_candidates(graph: Graph, q: F32, k: int, effort: float, allowed: Bools | None = None) -> Walked:
     """The rows whose distance to one query (1, d) decides on the answer."""
     everybody = np.arange(len(graph.ids)) if allowed is None else np.flatnonzero(allowed)
@@ -62,6 +74,11 @@ def graph_candidates(graph: Graph, q: F32, k: int, effort: float, allowed: Bools
         return Walked(everybody, 0)
     vertices, estimates = walk(graph, q, size, min(k, len(everybody)) if allowed is None else 0)
     rows = np.sort(np.concatenate([graph.rows[x] for x in vertices]))
+    first = graph_near(len(graph.ids), len(everybody), k)
+    if allowed is not None and len(vertices) >= first:
+        near = np.concatenate([graph.rows[x] for x in vertices[:first]])
+        if lies_elsewhere(len(graph.ids), len(everybody), len(near), int(allowed[near].sum())):
+            return Walked(everybody, estimates)
     found = rows if allowed is None else rows[allowed[rows]]
     return Walked(found if len(found) >= min(k, len(everybody)) else everybody, estimates)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .allowing import direct_rows
+from .allowing import allowed_effort, direct_rows
 from .codes import U8, Bools
 from .constants import PLANES_IN_CELLS
 from .digest import code_record, configuration_json, digest_of_state, multiset_state, vector_record
@@ -170,6 +170,8 @@ class State:
             return np.flatnonzero(allowed)
         if self.source["name"] == "pivots":
             return pivot_candidates(self.pivots, query.q, k, effort, allowed).rows
+        if allowed is not None:
+            effort = allowed_effort(len(self.ids), int(allowed.sum()), effort)
         if self.source["name"] == "graph":
             return graph_candidates(self.graph, query.q, k, effort, allowed).rows
         if self.source["name"] == "tables":

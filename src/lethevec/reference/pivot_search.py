@@ -25,8 +25,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .allowing import fewer_than_chance
 from .codes import Bools
 from .constants import (
+    ALLOWED_CELLS,
+    ALLOWED_ERRORS,
     CELL_ERRORS,
     CELLS_WITHIN,
     FALLOFF,
@@ -59,7 +62,8 @@ class PivotPlan:
     At effort 1, and without a filter, `least` to `most` cells are visited; these grow `growth` times. `usual` is how
     many cells the first ones are without a filter, or 0 where there is none. With one, the first cells are as many as
     it takes to see some rows that may be found: where these lie far from the query, there are many first cells, and as
-    many times as many have to be visited.
+    many times as many have to be visited: ALLOWED_CELLS times as many again where fewer than by chance may be found in
+    these.
     """
 
     first: int
@@ -71,11 +75,13 @@ class PivotPlan:
     few: int
     errors: float
 
-    def probed(self, worth: int, first: int, cells: int) -> int:
-        """How many of so many cells are visited, where so many are `worth` it at effort 1, and so many came `first`."""
+    def probed(self, worth: int, first: int, cells: int, elsewhere: bool = False) -> int:
+        """How many of so many cells are visited, where so many are `worth` it at effort 1, and so many came `first`;
+        `elsewhere` says that fewer than by chance may be found in these."""
         wanted = self.growth * min(max(self.least, float(worth)), self.most)
+        times = ALLOWED_CELLS if elsewhere else 1.0
         if self.usual > 0.0:
-            wanted = max(wanted, float(first) * (wanted / self.usual))
+            wanted = max(wanted, times * (float(first) * (wanted / self.usual)))
         return max(first, math.ceil(min(wanted, cells)))
 
 
@@ -103,6 +109,8 @@ def pivot_plan(records: int, allowed: int, cells: int, probes: int, k: int, effo
     growth = math.sqrt(effort) if effort < 1 else effort
     few = math.ceil(max(k, min(growth * (FEW_ROWS + FEW_ROWS_PER_K * k), records)))
     errors = math.sqrt(math.sqrt(max(1.0, effort))) * _eighth_root(fewer)
+    if allowed < records:
+        errors = errors * ALLOWED_ERRORS
     return PivotPlan(first, least, most, effort * more, usual, reference, few, errors)
 
 
@@ -166,6 +174,8 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     order, keys = cell_order(pivots, v[: frame.d], size)
     seen = np.cumsum([int((may & (pivots.cells_of == c)).sum()) for c in order])
     first = min(len(order), int(np.searchsorted(seen, plan.first)) + 1)
+    looked = int(cells.counts[order[:first]].sum())
+    elsewhere = fewer_than_chance(n, int(may.sum()), looked, int(seen[first - 1]))
     place = np.full(len(cells.ids), -1)
     place[order] = np.arange(len(order))
     rows = np.arange(n)
@@ -223,7 +233,7 @@ def pivot_candidates(pivots: Pivots, query: F32, k: int, effort: float, allowed:
     last = order[first - 1]
     by_means = np.float32((1.0 if ip else 2.0) * CELL_ERRORS / math.sqrt(12.0)) * (size * cells.steps[last])
     worst = keys[last] - (np.float32(CELLS_WITHIN) * (middle_one - limit) + by_means)
-    visited = groups < plan.probed(int((keys[order] >= worst).sum()), first, len(order))
+    visited = groups < plan.probed(int((keys[order] >= worst).sum()), first, len(order), elsewhere)
     kept = visited & (nearness(reach) >= (bases - limit)[groups])
     # Those that set the limit are kept whatever their codes say: so there are k at the least.
     worth = (kept & may & (distance(lift) <= limit)) | judges

@@ -31,6 +31,7 @@ import numpy as np
 
 from .codes import Bools
 from .constants import (
+    ALLOWED_SCAN_EFFORT,
     ERROR_STEP,
     LEAST_ERRORS,
     NORMAL_TAIL,
@@ -299,7 +300,7 @@ def scan_candidates(query: Query, records: Records, k: int, effort: float, allow
     keys = first_keys(query, among)
     if not kept or query.first_error == 0.0:
         return rows[keys >= largest(keys, survivors)]
-    plan = scan_plan(k, effort)
+    plan = scan_plan(k, effort if allowed is None else ALLOWED_SCAN_EFFORT * effort)
     if n <= plan.reference:
         return rows
     reference = keys >= largest(keys, plan.reference)

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .allowing import fewer_than_chance
 from .codes import U8, Bools, pack
 from .constants import (
     BUCKETS_PER_PROBE,
@@ -281,7 +282,8 @@ def table_candidates(
     Effort changes neither the first buckets nor the reference set. More effort looks into more buckets and lowers the
     threshold, so it never drops a row. The reference set has at least k rows, where there are as many.
 
-    With enough effort all rows are given, and no reference set (None).
+    With enough effort all rows are given, and no reference set (None); and all that may be found, where the first
+    buckets show that they lie elsewhere.
 
     >>> x = np.eye(8, dtype=np.float32)
     >>> tables = build_tables(TableSettings(tables_frame(8, L=1, seed=0), "l2", b=2, probes=1), x)
@@ -302,7 +304,10 @@ def table_candidates(
     after: list[tuple[int, int]] = []
     at_first, looked = True, 0
     for done, probe in enumerate(probing(values[:, :b])):
+        before = at_first
         at_first = at_first and (plan.looks_on(plan.reference, done, looked) or len(first) < plan.wanted)
+        if before and not at_first and fewer_than_chance(n, count, looked, len(first)):
+            return np.flatnonzero(may), None
         if not at_first and not plan.looks_on(plan.limit, done, looked):
             break
         bucket = np.flatnonzero(keys[:, probe.table] == probe.key)
