@@ -89,7 +89,8 @@ def assert_search_equals(
     np.testing.assert_array_equal(hits.ids, ids)
     np.testing.assert_array_equal(hits.distances.view(np.uint32), distances.view(np.uint32))
     allowed = None if allow is None else np.isin(spec.made.ids, allow)
-    estimates = sum(reference.graph_candidates(spec.made, q[None], k, effort, allowed).estimates for q in queries)
+    sought = effort if allowed is None else reference.allowed_effort(len(allowed), int(allowed.sum()), effort)
+    estimates = sum(reference.graph_candidates(spec.made, q[None], k, sought, allowed).estimates for q in queries)
     assert hits.work.scanned == estimates
 
 
