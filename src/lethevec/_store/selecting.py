@@ -144,7 +144,7 @@ class Pages:
         self._made_for = self._numbers = self._selected = None
 
 
-def _by_id(one: tuple[int, Id]) -> object:
+def _by_id(one: tuple[int, Id]) -> tuple[bool, Id]:
     return order_of(one[1])
 
 
