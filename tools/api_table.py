@@ -12,7 +12,7 @@ def table() -> str:
     """One line for each call."""
     lines = ["| call | right | what it does |", "|---|---|---|"]
     lines += [
-        f"| `{one.method} {one.path}` | {one.right or 'none needed'} | {one.summary} |"
+        f"| `{one.method} {one.path}` | {'any key' if one.right is None else one.right or 'no key'} | {one.summary} |"
         for one in sorted(OPERATIONS, key=lambda one: (one.path, one.method))
     ]
     return "\n".join(lines) + "\n"
