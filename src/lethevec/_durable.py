@@ -42,7 +42,7 @@ def mode_to_keep(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(f"expected a regular file or none at {path}, got {kind_of(found.st_mode)}")
+        raise OSError(f"expected a regular file or none, got {kind_of(found.st_mode)}")
     return stat.S_IMODE(found.st_mode)
 
 

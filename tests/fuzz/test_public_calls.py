@@ -129,6 +129,7 @@ INDEX_CALLS = {
     "tune": (vectors, {"target_recall": anything, "k": anything, "threads": anything}),
     "digest": ({"threads": anything},),
     "save": (anything, {}),
+    "copy": ({"vectors": paths},),
     "__contains__": (anything, {}),
 }
 where = st.one_of(

@@ -17,7 +17,7 @@ import pytest
 
 import lethevec
 from lethevec._index import snapshot
-from lethevec.errors import FormatError, IncompleteWriteError
+from lethevec.errors import FormatError, IncompleteWriteError, ParameterError
 from lethevec.reference.kept_form import packed
 
 DIM = 10
@@ -174,9 +174,9 @@ def test_a_newer_version_is_named(tools, tmp_path):
         lethevec.Index.load(tmp_path / "newer")
 
 
-@pytest.mark.parametrize("case", ["missing", "a folder", "no permission", "a null byte"])
+@pytest.mark.parametrize("case", ["missing", "a folder", "no permission"])
 def test_what_cannot_be_read(tmp_path, case):
-    path = {"a folder": tmp_path, "a null byte": f"{tmp_path}/a\0b"}.get(case, tmp_path / "file")
+    path = tmp_path if case == "a folder" else tmp_path / "file"
     if case == "no permission":
         if os.geteuid() == 0:
             pytest.skip("root may read everything")
@@ -206,8 +206,10 @@ def test_a_folder_in_its_place(tools, tmp_path):
 
 def test_a_null_byte(tools, tmp_path):
     index = tools.build({"dim": DIM}, *tools.data(5, DIM))
-    with pytest.raises(IncompleteWriteError):
+    with pytest.raises(ParameterError, match="null byte"):
         index.save(f"{tmp_path}/a\0b")
+    with pytest.raises(ParameterError, match="null byte"):
+        lethevec.Index.load(f"{tmp_path}/a\0b")
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess:

@@ -145,6 +145,23 @@ def test_a_log_that_somebody_else_emptied_means_looking_at_every_page(tmp_path: 
     raw.close()
 
 
+def test_so_does_one_that_was_written_to_again_since(tmp_path: Path):
+    path = tmp_path / "db"
+    raw = RawFile(_made(path), writable=True)
+    connection = churn(path, 4, 100)
+    checkpointer = Checkpointer(connection, raw, StoreFiles(path), 4096)
+    connection.execute("DELETE FROM t")
+    checkpointer.note_commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    for i in range(50):  # until the log is longer than it was
+        connection.execute(f"CREATE TABLE again_{i} AS SELECT zeroblob(3000)")
+    checkpointer.note_commit()
+    assert checkpointer.run(0.0).pages is None
+    assert checkpointer.run(0.0).pages == frozenset()
+    connection.close()
+    raw.close()
+
+
 def test_a_reader_in_the_way_is_reported_and_remembered(tmp_path: Path):
     path = tmp_path / "db"
     raw = RawFile(_made(path), writable=True)
@@ -157,8 +174,13 @@ def test_a_reader_in_the_way_is_reported_and_remembered(tmp_path: Path):
     with pytest.raises(BusyError, match="reader holds a snapshot"):
         checkpointer.run(0.0)
     assert checkpointer.wal_size()
+    named = wal_state(path.with_name("db-wal")).pages
+    assert named
+    connection.execute("CREATE TABLE another (a)")
     reader.close()
-    assert checkpointer.run(0.0).pages is None
+    pages = checkpointer.run(0.0).pages
+    assert pages is not None and pages >= named
+    assert checkpointer.run(0.0).pages == frozenset()
     connection.close()
     raw.close()
 

@@ -50,7 +50,14 @@ class Checkpointer:
 
     def note_commit(self) -> None:
         """Remember how far the log has come: if it is found shorter, somebody else emptied it."""
-        self._mark = wal_state(self._files.wal, with_pages=False)
+        log = wal_state(self._files.wal, with_pages=False)
+        self._look_at(log)
+        self._mark = log
+
+    def _look_at(self, log: WalState) -> None:
+        """Where the log is another one than was left, or shorter, it no longer names all pages."""
+        if self._mark.size and (log.salts != self._mark.salts or log.size < self._mark.size):
+            self.everything = True
 
     def grew(self) -> bool:
         """Whether something went to the log since the last commit."""
@@ -63,8 +70,7 @@ class Checkpointer:
     def run(self, timeout: float) -> Scrubbed:
         """Do all five steps; `BusyError` after `timeout` seconds if a reader is in the way."""
         log = wal_state(self._files.wal)
-        if self._mark.size and (log.salts != self._mark.salts or log.size < self._mark.size):
-            self.everything = True
+        self._look_at(log)
         named = log.pages | self._busy
         before = self.everything
         pages = None if before else named
