@@ -276,3 +276,24 @@ def test_what_has_expired_passes_no_filter(make):
     assert db.count({"n": 1}) == 2
     assert [hit.id for hit in db.search(np.ones(8), where={"n": 1})[0]] == [2]
     assert db.forget(where={"n": 1}).records == 4
+
+
+def test_a_filter_that_fails_on_another_thread(make, monkeypatch):
+    """It gives up the structure, in the middle of a page or of a long walk: that is evaluated again."""
+    from lethevec._store import selecting
+
+    monkeypatch.setattr(selecting, "_FEW", 10)
+    db = make()
+    records = Records(db)
+    records.add(range(200))
+    fields, in_order, calls = db._selector._fields, selecting.in_order, []
+
+    def given_up(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            fields._give_up()
+        return in_order(*arguments)
+
+    monkeypatch.setattr(selecting, "in_order", given_up)
+    assert db.ids(where={"n": {"$gte": 20}}) == list(range(20, 200))
+    assert len(calls) > 1

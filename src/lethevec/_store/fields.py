@@ -213,15 +213,20 @@ class Fields:
 
     def are_selected(self, selected: Selected, numbers: I64) -> npt.NDArray[np.bool_]:
         """Which of these numbers were selected."""
-        assert self._native is not None
+        native = self._made()
         among = np.empty(len(numbers), dtype=np.bool_)
-        self._native.are_selected(selected.rows, numbers, among)
+        native.are_selected(selected.rows, numbers, among)
         return among | np.isin(numbers, selected.bare) if len(selected.bare) else among
 
     def numbers(self, selected: Selected) -> I64:
         """The numbers of what was selected, in no particular order."""
-        assert self._native is not None
-        return np.concatenate([self._native.ids_of(selected.rows), selected.bare])
+        return np.concatenate([self._made().ids_of(selected.rows), selected.bare])
+
+    def _made(self) -> core.Index:
+        """The index that has the fields; `RowsMoved` if another thread's filter has failed since, and given them up."""
+        if self._native is None:
+            raise core.RowsMoved("the fields of the rows were given up since they were selected")
+        return self._native
 
 
 class _Patterns:
