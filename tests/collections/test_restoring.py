@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,46 @@ def test_what_is_refused(filled, connect, folder, tmp_path, keys):
 
 def attempt(tmp_path, chain, keys) -> None:
     lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys)
+
+
+def test_a_killed_restore_cannot_be_opened(filled, folder, tmp_path, keys, monkeypatch):
+    """At every step until the forgotten are erased again, what is there is a backup still, and not a good one."""
+    filled.backup(tmp_path / "backup")
+    filled.forget(subject=ANN)
+    chain = filled.receipts(all_kinds=True)
+    filled.close()
+    erase_again = lethevec.Database.erase_again
+
+    def killed(db, erased):
+        shutil.copytree(db.path, tmp_path / "killed")
+        return erase_again(db, erased)
+
+    monkeypatch.setattr(lethevec.Database, "erase_again", killed)
+    assert lethevec.restore(tmp_path / "backup", tmp_path / "again", receipts=chain, keys=keys) is not None
+    monkeypatch.undo()
+    for read_only in (True, False):
+        with pytest.raises(FileError, match="got a backup of one"):
+            lethevec.connect(tmp_path / "killed", keys=keys, read_only=read_only)
+    with pytest.raises(FileError, match="what a restore has left"):
+        lethevec.restore(tmp_path / "killed", tmp_path / "third", receipts=chain, keys=keys)
+    with lethevec.connect(tmp_path / "again", keys=keys) as db:
+        assert ANN not in db.subjects()
+
+
+def test_a_backup_that_is_protected_against_writing(filled, tmp_path, keys, vectors):
+    """The folder made of it is its owner's to write, and what is built on the way can be removed."""
+    backup = tmp_path / "backup"
+    filled.backup(backup)
+    chain = filled.receipts(all_kinds=True)
+    filled.close()
+    for path in backup.iterdir():
+        path.chmod(0o400)
+    backup.chmod(0o500)
+    try:
+        lethevec.restore(backup, tmp_path / "again", receipts=chain, keys=keys)
+    finally:
+        backup.chmod(0o700)
+    assert (tmp_path / "again").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o600 for path in (tmp_path / "again").iterdir()} == {0o600}
+    with lethevec.connect(tmp_path / "again", keys=keys) as db:
+        assert db.forget(subject=ANN).records == 42

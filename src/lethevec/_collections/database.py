@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -56,7 +55,16 @@ from .erasing import FolderEraser
 from .making import Maker
 from .names import check_name
 from .requests import Requests
-from .restoring import Erased, check_chain, origin_of, prepare, write_backup
+from .restoring import (
+    Erased,
+    check_chain,
+    copy_backup,
+    finish,
+    is_half_restored,
+    origin_of,
+    prepare,
+    write_backup,
+)
 from .rights import Hold, Rights
 
 __all__ = ["Database", "connect", "restore"]
@@ -99,7 +107,7 @@ class Database:
         self._timeout = timeout
         self._catalog = Catalog(folder, read_only=read_only, timeout=timeout)
         try:
-            if origin_of(self._catalog) is not None:
+            if origin_of(self._catalog) is not None and not restoring:
                 raise FileError(
                     f"{folder}: expected a folder of collections, got a backup of one; lethevec.restore brings it back"
                 )
@@ -619,28 +627,26 @@ def restore(
     keys_path, seconds, limit = as_path(keys, "keys"), check_seconds(timeout), check_max_setup(max_setup)
     ring, chain = KeyRing.load(keys_path), read_chain(receipts)
     with closing(Catalog(source_path, read_only=True, timeout=seconds)) as source:
-        origin = origin_of(source)
+        origin, half_restored = origin_of(source), is_half_restored(source)
     if origin is None:
         raise FileError(f"{backup}: expected a backup of a folder, got a folder of collections")
+    if half_restored:
+        raise FileError(f"{backup}: expected a backup of a folder, got what a restore has left that did not end")
     check_chain(chain, ring, origin)
     erased = Erased(chain[origin[0] + 1 :], ring)
     if os.path.lexists(target):
         raise FileError(f"{target}: expected a new path for the restored folder, got one that is there already")
     try:
-        with os.scandir(source_path) as content:
-            strange = [one.name for one in content if not one.is_file(follow_symlinks=False)]
-        if strange:
-            raise FileError(
-                f"{backup}: expected a backup, which has regular files alone, got one with {strange[0]!r:.80}"
-            )
         with restoring(target) as place:
-            shutil.copytree(source_path, place, dirs_exist_ok=True)
+            copy_backup(source_path, place)
             with closing(Catalog(place, read_only=False, timeout=seconds)) as catalog:
                 prepare(catalog, chain, origin)
             with Database(
                 place, read_only=False, keys=keys_path, timeout=seconds, restoring=True, max_setup=limit
             ) as db:
                 receipt = db.erase_again(erased)
+            with closing(Catalog(place, read_only=False, timeout=seconds)) as catalog:
+                finish(catalog)
             os.rename(place, target)
             sync_folder(target.absolute().parent)
     except OSError as error:

@@ -14,12 +14,13 @@ the copy has its old content.
 from __future__ import annotations
 
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._durable import sync_folder
+from .._durable import open_regular, sync_folder
 from .._forgetting.keys import AuditKey, KeyRing
 from .._forgetting.receipts import Receipt
 from .._forgetting.verify import verify_chain
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .._store import Store
     from .database import Database
 
-__all__ = ["Erased", "check_chain", "origin_of", "prepare", "write_backup"]
+__all__ = ["Erased", "check_chain", "copy_backup", "finish", "is_half_restored", "origin_of", "prepare", "write_backup"]
 
 _SET_SINCE = "set after the backup was made; its entry in the chain is "
 
@@ -66,6 +67,23 @@ def write_backup(db: Database, catalog: Catalog, last: Receipt, path: Path) -> N
         raise IncompleteWriteError(f"{path}: the backup could not be written: {error}") from error
 
 
+def copy_backup(source: Path, place: Path) -> None:
+    """Copy the files of a backup into a new folder, for the owner to write, whatever the backup's own modes are."""
+    with os.scandir(source) as content:
+        entries = sorted(content, key=lambda one: one.name)
+    for one in entries:
+        if not one.is_file(follow_symlinks=False):
+            raise FileError(
+                f"{source}: expected a backup, which has regular files alone, got one with {one.name!r:.80}"
+            )
+    for one in entries:
+        with (
+            os.fdopen(open_regular(Path(one.path), os.O_RDONLY), "rb") as old,
+            os.fdopen(os.open(place / one.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new,
+        ):
+            shutil.copyfileobj(old, new, 1 << 20)
+
+
 def origin_of(catalog: Catalog) -> tuple[int, str] | None:
     """If the folder is a backup: the place and hash of the receipt up to which it goes."""
     rows = catalog.rows("SELECT sequence, hash FROM origin")
@@ -93,14 +111,26 @@ def check_chain(chain: Sequence[Receipt], keys: KeyRing, origin: tuple[int, str]
 
 
 def prepare(catalog: Catalog, chain: Sequence[Receipt], origin: tuple[int, str]) -> None:
-    """Make a copied catalog that of a folder again: with the chain, and holds and blocks as the chain leaves them."""
+    """Make a copied catalog that of a folder again: with the chain, and holds and blocks as the chain leaves them.
+
+    It stays a backup, which cannot be opened, until `finish`.
+    """
     with catalog.transaction():
-        catalog.write("DELETE FROM origin")
         for receipt in chain:
             sql = "INSERT INTO receipts (sequence, receipt) VALUES (?, ?)"
             catalog.write(sql, receipt.sequence, receipt.to_json())
         for receipt in chain[origin[0] + 1 :]:
             _replay(catalog, receipt)
+
+
+def finish(catalog: Catalog) -> None:
+    """What was erased since the backup was made is gone: now it is a folder that can be opened."""
+    catalog.write("DELETE FROM origin")
+
+
+def is_half_restored(catalog: Catalog) -> bool:
+    """Whether a backup was on the way to becoming a folder when its restore died: a backup has no receipts."""
+    return bool(catalog.rows("SELECT 1 FROM receipts LIMIT 1"))
 
 
 def _replay(catalog: Catalog, receipt: Receipt) -> None:
