@@ -87,7 +87,7 @@ def needed(refused) -> int:
 
 def test_a_store_above_the_limit_can_be_opened(tmp_path):
     path = tmp_path / "people.lethe"
-    with lethevec.open(path, **LEGITIMATE, max_setup=LOW) as db:  # who makes one has asked for it
+    with lethevec.open(path, **LEGITIMATE) as db:
         db.add(np.ones((2, DIM), dtype=np.float32), ids=[1, 2])
         digest = db.digest()
         db.backup(tmp_path / "copy.lethe")
@@ -105,6 +105,56 @@ def test_a_store_above_the_limit_can_be_opened(tmp_path):
         lethevec.open(tmp_path / "copy.lethe", max_setup=LOW)
     with lethevec.open(tmp_path / "copy.lethe") as db:
         assert db.digest() == digest
+
+
+def needed_to_make(refused) -> int:
+    (number,) = map(int, re.findall(r"max_setup=(\d+) lets them pass", str(refused.value)))
+    return number
+
+
+BIG = {"dim": 2048, "index": {"family": "simhash", "bits": 16_384}}
+GROWS = {"dim": 1, "index": {"family": "usr", "bits": 1024, "steps": 100}}  # ever less of it is allowed by its bytes
+
+
+@pytest.mark.parametrize("settings", [BIG, GROWS], ids=["big", "grows"])
+def test_what_could_not_be_opened_again_is_not_made(tmp_path, settings):
+    """What was accepted opens again with the same limit, so that nobody finds out with records in it."""
+    path = tmp_path / "people.lethe"
+    with pytest.raises(ParameterError, match="max_setup=") as refused:
+        lethevec.open(path, **settings)
+    assert not path.exists()
+    limit = needed_to_make(refused)
+    with pytest.raises(ParameterError, match="max_setup="):
+        lethevec.open(path, **settings, max_setup=limit - 1)
+    lethevec.open(path, **settings, max_setup=limit).close()
+    with lethevec.open(path, max_setup=limit) as db:
+        assert len(db) == 0
+
+
+def test_a_collection_that_asks_for_too_much_does_not_stand_in_the_way(tmp_path):
+    """Otherwise nobody could be forgotten in the whole folder after the next open."""
+    folder = tmp_path / "folder"
+    with lethevec.connect(folder) as db:
+        with pytest.raises(ParameterError, match="max_setup="):
+            db.collection("big", **BIG)
+        assert db.collections() == []
+        db.collection("small", dim=2).add([[1, 2]], ids=[1], subjects="ann")
+        with lethevec.connect(folder, read_only=True) as reader:
+            assert len(reader.collection("small")) == 1
+    with lethevec.connect(folder) as db:
+        assert db.forget(subject="ann").records == 1
+        db.backup(tmp_path / "backup")
+
+
+def test_a_large_store_opens_with_the_limit_it_was_made_with():
+    """The two ends of what it can grow to decide: all between them pass as well."""
+    from lethevec._store import configuration
+
+    for dim, options in ((1, {"bits": 230}), (40, {"bits": 9_000}), (1000, {"family": "simhash", "bits": 4_000})):
+        config = configuration.new_configuration(dim, "l2", options)
+        configuration.refuse_costly_creation(config, lethevec._index.MAX_SETUP)
+        for size in (28 << 10, 1 << 20, 3 << 30, 1 << 40):
+            configuration.refuse_costly_store(config, size, lethevec._index.MAX_SETUP, "path")
 
 
 def test_so_can_a_folder_with_one(tmp_path):

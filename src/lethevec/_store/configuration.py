@@ -6,7 +6,7 @@ from typing import Any
 
 from .._hashing.parameters import integer
 from .._index import Config, Index
-from .._index.config import parse_config, refuse_costly
+from .._index.config import SETUP_PER_BYTE, parse_config, refuse_costly, setup_cost
 from .._index.sources import default_key, key_of
 from ..errors import FormatError, InputError, ParameterError
 
@@ -16,9 +16,11 @@ __all__ = [
     "index_options",
     "new_configuration",
     "read_configuration",
+    "refuse_costly_creation",
     "refuse_costly_store",
 ]
 
+_SMALLEST, _LARGEST = 16 << 10, 1 << 40  # bytes of a store; an empty one has more
 _PASSES = 16  # times as much as in a snapshot may pass through the encoder: the longest codes of the paper need it
 
 
@@ -62,6 +64,20 @@ def refuse_costly_store(config: Config, size: int, max_setup: int, path: object)
         refuse_costly(config, size // (4 * config.dim * _PASSES), size, max_setup)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
+
+
+def refuse_costly_creation(config: Config, max_setup: int) -> None:
+    """Refuse to make a store that could not be opened again with the same limit, small as it is or when it has grown.
+
+    What is asked for and what is allowed both grow in proportion to its files, so their two ends decide.
+    """
+    grown = setup_cost(config, _LARGEST // (4 * config.dim * _PASSES)) - SETUP_PER_BYTE * _LARGEST
+    needed = max(setup_cost(config, 0) - SETUP_PER_BYTE * _SMALLEST, grown)
+    if needed > max_setup:
+        raise ParameterError(
+            f"index: expected settings that ask for at most max_setup={max_setup} numbers, got some that ask for "
+            f"{needed}; max_setup={needed} lets them pass, here and whenever this is opened again"
+        )
 
 
 def draws_key(config: Config) -> bool:

@@ -13,7 +13,7 @@ from .._index import Config, Index
 from .._index.vector_files import VectorFiles, remove_leftovers
 from ..errors import FileError, FormatError, IncompleteWriteError, InputError, ParameterError
 from .checkpoint import BusyError
-from .configuration import draws_key, new_configuration, read_configuration, refuse_costly_store
+from .configuration import draws_key, new_configuration, read_configuration, refuse_costly_creation, refuse_costly_store
 from .copying import remove_unfinished
 from .erasing import Eraser
 from .files import CATALOG, StoreFiles
@@ -24,9 +24,7 @@ from .session import Session
 from .source_key import draw_key, put_key, read_key
 from .vault import Vault
 
-__all__ = ["ANY_SETUP", "check_same", "make_index", "open_session", "recover", "refuse_collection"]
-
-ANY_SETUP = 1 << 62
+__all__ = ["check_same", "make_index", "open_session", "recover", "refuse_collection"]
 
 
 def open_session(
@@ -56,10 +54,10 @@ def open_session(
             if read_only:
                 raise FileError(f"{files.database}: expected a store to read, got nothing there")
             config = new_configuration(dim, metric, options)
+            refuse_costly_creation(config, max_setup)  # so that it opens again
             key = draw_key() if draws_key(config) else None
             made = Vault.create(vault) if encrypt else None
             new_database(files, config, made, key)
-            max_setup = ANY_SETUP  # who makes a store has asked for it
         session = Session(files, vault, read_only=read_only, timeout=timeout)
         try:
             _refuse_costly(session, {"dim": dim, "metric": metric, **(options or {})}, max_setup)
