@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lethevec
-from lethevec.errors import ErasureIncompleteError, IdError, ParameterError, UnknownIdError
+from lethevec.errors import ErasureIncompleteError, IdError, IncompleteWriteError, ParameterError, UnknownIdError
 
 from .conftest import DIM, PEOPLE, ids_of
 
@@ -201,6 +201,70 @@ class TestIncomplete:
         reader.close()
         assert sorted(receipt.records for receipt in filled.complete_erasures()) == [39, 42]
         assert lethevec.verify_chain(filled.receipts(all_kinds=True))
+
+    def test_a_number_that_came_back_is_not_taken_for_the_old_one(self, filled, monkeypatch):
+        """Taking off the note of what is signed, while other threads take it off and forget in that collection."""
+        photos = filled.collection("photos")
+        ledger = photos._ledger
+        first, second = ids_of("photos", 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "tidy", lambda: None)
+            photos.forget([first])
+        notes, others = ledger.notes, []
+        assert len(notes()) == 1
+        reader = self.hold(photos)
+
+        def forget():
+            ledger.tidy()
+            with pytest.raises(ErasureIncompleteError):
+                photos.forget([second], timeout=0)
+
+        def slow():
+            found = notes()
+            if not others:
+                others.append(threading.Thread(target=forget))
+                others[0].start()
+                others[0].join(1.0)  # it waits for us now
+            return found
+
+        monkeypatch.setattr(ledger, "notes", slow)
+        ledger.tidy()
+        others[0].join()
+        reader.close()
+        assert photos.pending_erasures() == 1
+        assert [receipt.records for receipt in filled.complete_erasures()] == [1]
+        assert photos.pending_erasures() == 0
+
+    def test_a_second_signature_that_fails(self, filled, monkeypatch):
+        """Who waits for the first gets it all the same."""
+        photos = filled.collection("photos")
+        reader = self.hold(photos)
+        for id in ids_of("photos", 2):
+            with pytest.raises(ErasureIncompleteError):
+                photos.forget([id], timeout=0)
+        reader.close()
+        first, second = (photos._eraser.claim(number) for number in photos._ledger.waiting())
+        append, calls = filled._chain.append, []
+
+        def full_disk(kind, body):
+            calls.append(kind)
+            if len(calls) == 2:
+                raise IncompleteWriteError("no space left")
+            return append(kind, body)
+
+        monkeypatch.setattr(filled._chain, "append", full_disk)
+        with pytest.raises(ErasureIncompleteError):
+            photos.complete_erasures()
+        assert first.receipt == filled.receipts()[0]
+        assert second.receipt is None
+        photos.complete_erasures()
+        assert second.receipt == filled.receipts()[1]
+
+    def test_nothing_of_them_stays_in_memory(self, filled):
+        """Each collection lets go of what it searched for, not the one alone that handed in the last part."""
+        filled.forget(subject=PEOPLE[0])
+        for name in filled.collections():
+            assert filled.collection(name)._eraser._traces == {}
 
     def test_a_damaged_request_is_named(self, filled, folder):
         from lethevec.errors import FormatError

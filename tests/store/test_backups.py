@@ -9,6 +9,7 @@ import sqlite3
 import numpy as np
 import pytest
 
+from lethevec._store import backups
 from lethevec._store import open as open_store
 from lethevec.errors import FileError, KeysError, ReceiptError
 
@@ -120,6 +121,19 @@ class TestReapply:
             path.unlink()
         assert leftovers(tmp_path, vectors=vectors[gone]) == []
         assert old.reapply(receipts) is None
+
+    def test_what_another_thread_forgets_meanwhile(self, restored, monkeypatch):
+        old, receipts = restored
+        matching_ids = backups.matching_ids
+
+        def beaten(records, keys, given):
+            found = matching_ids(records, keys, given)
+            old.forget(found[:1])
+            return found
+
+        monkeypatch.setattr(backups, "matching_ids", beaten)
+        assert old.reapply(receipts).records == 11
+        assert len(old) == 27
 
     def test_receipts_of_another_store(self, restored, make, vectors):
         old, _ = restored

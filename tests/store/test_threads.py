@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lethevec._forgetting.verify import verify_chain
+from lethevec._store.checkpoint import BusyError
 from lethevec.errors import ErasureIncompleteError
 
 BOTH_LAYOUTS = True
@@ -155,3 +156,38 @@ def test_pages_are_not_lost_where_others_write_meanwhile(db, vectors, leftovers,
     assert db.verify(receipt)
     db.forget([])
     assert leftovers(tmp_path, vectors=vectors[0:20:2], ids=[f"person-{i}" for i in range(10, 20, 2)]) == []
+
+
+def test_what_another_thread_completes_is_told_as_well(db, monkeypatch):
+    """`complete_erasures` gives the receipts of what waited when it was called, whoever signs for them."""
+    with Reader(db.path):
+        for id in ("person-1", "person-2"):
+            with pytest.raises(ErasureIncompleteError):
+                db.forget(id, timeout=0)
+    complete = db._eraser.complete
+
+    def beaten(timeout, claims=()):
+        complete(timeout)  # the other thread
+        return complete(timeout, claims)
+
+    monkeypatch.setattr(db._eraser, "complete", beaten)
+    found = db.complete_erasures()
+    assert [receipt.records for receipt in found] == [1, 1]
+    assert found == db.receipts()
+    assert db.complete_erasures() == []
+
+
+def test_pages_that_another_thread_scrubbed_are_searched(db, monkeypatch):
+    """It may empty the log while an erasure waits, which then is not told what was in it: it looks at all."""
+    run, calls = db._session.checkpointer.run, []
+
+    def beaten(timeout):
+        calls.append(timeout)
+        if len(calls) == 1:
+            run(timeout)  # the other thread
+            raise BusyError("a reader held a snapshot")
+        return run(timeout)
+
+    monkeypatch.setattr(db._session.checkpointer, "run", beaten)
+    receipt = db.forget("person-2", timeout=LONG)
+    assert receipt["residue"]["pages"] == db.path.stat().st_size // db._session.page_size

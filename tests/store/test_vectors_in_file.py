@@ -11,6 +11,7 @@ import pytest
 
 import lethevec
 from lethevec._native import core
+from lethevec._store.checkpoint import BusyError
 from lethevec.errors import ErasureIncompleteError, IncompleteWriteError, ParameterError, UnsupportedError
 from lethevec.reference.kept_form import packed, rounded
 
@@ -201,3 +202,83 @@ def test_somebody_elses_file_is_not_touched(x, tmp_path):
         lethevec.open(path, vectors="file")
     lethevec.open(path).close()
     assert other.read_bytes() == b"notes"
+
+
+def searched(receipt):
+    """How many bytes of the file of vectors a receipt says were searched."""
+    (count,) = [count for name, count in receipt["residue"]["searched"].items() if name.endswith("-vectors")]
+    return count
+
+
+def forget_each(db, *ids):
+    with db.transaction():
+        return [db.forget(ids=[id]) for id in ids]
+
+
+class TestEveryReceiptIsOfASearch:
+    """The core says once what was rewritten: no search may use that up for the others."""
+
+    @pytest.fixture
+    def db(self, x, tmp_path):
+        with lethevec.open(tmp_path / "s.lethe", DIM, "l2", vectors="file") as db:
+            db.add(x[:500], ids=range(500))
+            db.forget(ids=[0])  # signed for: what was rewritten before is of no more interest
+            yield db
+
+    def test_several_in_one_completion(self, db):
+        counts = [searched(receipt) for receipt in forget_each(db, 1, 2)]
+        assert counts[0] == counts[1] > 0
+
+    def test_a_trace_of_the_second_is_found(self, db, x, tmp_path, monkeypatch):
+        place = (tmp_path / "s.lethe-vectors").read_bytes().index(x[499].tobytes())
+        kept = bytes(4 * DIM)
+        run = db._session.checkpointer.run
+
+        def spoiled(timeout):
+            with open(tmp_path / "s.lethe-vectors", "r+b") as file:
+                file.seek(place)
+                file.write(x[2].tobytes())
+            return run(timeout)
+
+        monkeypatch.setattr(db._session.checkpointer, "run", spoiled)
+        with pytest.raises(ErasureIncompleteError, match=r"in s\.lethe-vectors"):
+            forget_each(db, 1, 499, 2)  # the row of 499 is rewritten, and holds the vector of 2
+        monkeypatch.undo()
+        with open(tmp_path / "s.lethe-vectors", "r+b") as file:
+            file.seek(place)
+            file.write(kept)
+        assert len(db.complete_erasures()) == 3
+
+    def test_verify_in_between(self, db, monkeypatch):
+        """As another thread may call it while the forget waits; it empties the log as well."""
+        run, receipt, calls = db._session.checkpointer.run, db.receipts()[0], []
+
+        def busy_once(timeout):
+            calls.append(timeout)
+            if len(calls) == 1:
+                assert db.verify(receipt, ids=[0])
+                raise BusyError("a reader holds a snapshot")
+            return run(timeout)
+
+        monkeypatch.setattr(db._session.checkpointer, "run", busy_once)
+        receipt = db.forget(ids=[3], timeout=60)
+        assert searched(receipt) > 0
+        assert receipt["residue"]["pages"] == db.path.stat().st_size // db._session.page_size
+
+    def test_a_signature_that_fails(self, db, monkeypatch):
+        sign, calls = db._ledger.sign, []
+
+        def fail_once(residue, issued):
+            calls.append(residue)
+            if len(calls) == 1:
+                raise BusyError("another program wrote to the database")
+            sign(residue, issued)
+
+        monkeypatch.setattr(db._ledger, "sign", fail_once)
+        assert searched(db.forget(ids=[4], timeout=60)) > 0
+        assert len(calls) == 2
+
+    def test_what_was_signed_for_is_not_searched_again(self, db):
+        """Two in one completion search what one does, and the next one no more."""
+        first = searched(db.forget(ids=[5]))
+        assert 0 < searched(db.forget(ids=[6])) <= 2 * first

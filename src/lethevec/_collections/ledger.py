@@ -95,9 +95,9 @@ class CollectionLedger(WithChain):
         """How many erasures wait."""
         return len(self.waiting())
 
-    def sign(self, residue: Mapping[int, Mapping[str, Any]]) -> dict[int, Receipt]:
-        """Hand in the parts of the waiting erasures; the receipts of those that are complete with that, by number."""
-        issued = {}
+    def sign(self, residue: Mapping[int, Mapping[str, Any]], issued: dict[int, Receipt]) -> None:
+        """Hand in the parts of the waiting erasures; `issued` is given the receipts of those that are complete by
+        that."""
         for number, draft in self.waiting().items():
             part = {**{name: draft[name] for name in _PART}, "residue": dict(residue[number])}
             receipt = self._requests.hand_in(draft["request"], self._id, part)
@@ -105,12 +105,13 @@ class CollectionLedger(WithChain):
                 issued[number] = receipt
         with suppress(FileError):  # it is signed; the next one to look takes the notes off
             self.tidy()
-        return issued
 
     def tidy(self) -> None:
         """Take off the notes of what is signed."""
-        done = [n for n, draft in self.notes().items() if not self._requests.is_open(draft["request"])]
-        if done:
+        with self._session.guard:  # numbers come back: between reading and deleting, one could be another erasure's
+            done = [n for n, draft in self.notes().items() if not self._requests.is_open(draft["request"])]
+            if not done:
+                return
             with self._session.transaction():
                 for number in done:
                     self._session.connection.execute("DELETE FROM erasures WHERE number = ?", (number,))

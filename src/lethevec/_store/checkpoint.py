@@ -45,6 +45,7 @@ class Checkpointer:
         self._files = files
         self._page_size = page_size
         self._mark = WalState()
+        self.runs = 0  # that were complete: each has scrubbed pages that no later one names
         self.everything = False  # whether pages may need a scrub that the log no longer names
         self._busy: frozenset[int] = frozenset()  # pages that were to be scrubbed when somebody was in the way
 
@@ -94,6 +95,7 @@ class Checkpointer:
         except sqlite3.OperationalError as error:
             raise BusyError(str(error)) from error
         self.everything, self._busy = False, frozenset()
+        self.runs += 1
         self._mark = WalState()
         return Scrubbed(pages, len(cleaned))
 

@@ -146,6 +146,7 @@ class Eraser:
         self._traces: dict[int, Traces] = {}
         self._whole_files: set[int] = set()
         self._claims: dict[int, Claim] = {}
+        self._runs = 0  # of the checkpointer, when the first of what waits was put down
         self._waiting = 0  # threads that wait for somebody who is in the way
         self._tried = True  # whether something waits that was tried before, perhaps by an earlier process
         self._nothing_at = -1  # the version of the store at which nothing waited
@@ -153,6 +154,8 @@ class Eraser:
 
     def remember(self, number: int, traces: Traces, *, whole_files: bool) -> None:
         """Keep what an erasure is to be searched for; `whole_files`: in every byte, not only in rewritten pages."""
+        if not self._traces:
+            self._runs = self._session.checkpointer.runs
         self._traces[number] = traces
         if whole_files:
             self._whole_files.add(number)
@@ -172,8 +175,11 @@ class Eraser:
 
     def claim(self, number: int) -> Claim:
         """Keep the receipt of an erasure that waits for the caller, whoever completes it."""
-        claim = self._claims[number] = Claim()
-        return claim
+        return self._claims.setdefault(number, Claim())
+
+    def claim_waiting(self) -> list[Claim]:
+        """The same for every erasure that waits. The caller holds the guard."""
+        return [self.claim(number) for number in self._ledger.waiting()]
 
     def complete(self, timeout: float, claims: Sequence[Claim] = ()) -> dict[int, Receipt]:
         """Finish every waiting erasure and sign for it, or say what is in the way; nothing to do is fine.
@@ -205,6 +211,8 @@ class Eraser:
                     try:
                         return self._complete(min(max(0.0, left), _SHORT), first=pause == _FIRST_PAUSE)
                     except (BusyError, FileError, OSError) as error:
+                        if claims and all(claim.receipt is not None for claim in claims):
+                            return {}  # these are signed; it failed at somebody else's
                         if left <= 0 or not isinstance(error, BusyError):
                             raise ErasureIncompleteError(
                                 f"{session.path}: the records are deleted and no search finds them, but the erasure is "
@@ -233,19 +241,31 @@ class Eraser:
             # Its pages may be in the file by now, and the log no longer name them: then look at all.
             session.checkpointer.everything |= self._tried
             self._tried = True
+        # So they may if another thread has emptied the log, as `verify` does, since the records were deleted.
+        session.checkpointer.everything |= session.checkpointer.runs != self._runs
         session.tables.destroy_keys()
         remove_unfinished(session.path)
         scrubbed = session.checkpointer.run(timeout)
         numbers = list(self._ledger.waiting())
         residue = {number: self._search(number, scrubbed.pages, scrubbed.cleaned) for number in numbers}
-        issued = self._ledger.sign(residue)
+        issued: dict[int, Receipt] = {}
+        try:
+            self._ledger.sign(residue, issued)
+        finally:
+            for number, receipt in issued.items():
+                self._drop(number)
+                if number in self._claims:
+                    self._claims.pop(number).receipt = receipt
+        # A collection that has handed in its part of a receipt has nothing more to search for, whoever signs.
+        for number in numbers:
+            self._drop(number)
+            self._claims.pop(number, None)
+        self._runs = session.checkpointer.runs
+        if session.vectors is not None:
+            session.vectors.signed()
         let_go_of_values(session.connection)
         wipe_small_arrays()
         self._tried = False
-        for number, receipt in issued.items():
-            self._drop(number)
-            if number in self._claims:
-                self._claims.pop(number).receipt = receipt
         return issued
 
     def try_complete(self, *, last: bool = False) -> None:

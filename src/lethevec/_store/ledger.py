@@ -47,10 +47,11 @@ class Ledger(Protocol):
         """How many erasures wait."""
         ...
 
-    def sign(self, residue: Mapping[int, Mapping[str, Any]]) -> dict[int, Receipt]:
-        """The store is clean: say so for each waiting erasure, and take it off the list; the receipts by number.
+    def sign(self, residue: Mapping[int, Mapping[str, Any]], issued: dict[int, Receipt]) -> None:
+        """The store is clean: say so for each waiting erasure, and take it off the list.
 
-        One that waits for other stores has no receipt yet.
+        `issued` is given the receipts by number, also of those that were signed before one that could not be. One that
+        waits for other stores has no receipt yet.
         """
         ...
 
@@ -94,16 +95,16 @@ class StoreLedger(WithChain):
         """How many erasures wait."""
         return int(self._session.connection.execute("SELECT count(*) FROM erasures").fetchone()[0])
 
-    def sign(self, residue: Mapping[int, Mapping[str, Any]]) -> dict[int, Receipt]:
-        """Sign receipts for the waiting erasures, and take them off the list, in one transaction; by number."""
-        issued = {}
+    def sign(self, residue: Mapping[int, Mapping[str, Any]], issued: dict[int, Receipt]) -> None:
+        """Sign receipts for the waiting erasures, and take them off the list, in one transaction."""
+        signed = {}
         with self._session.transaction():
             for number, draft in self.waiting().items():
                 body = {**draft["body"], "residue": dict(residue[number])}
-                issued[number] = self._chain.append(draft["kind"], body)
+                signed[number] = self._chain.append(draft["kind"], body)
                 self._session.connection.execute("DELETE FROM erasures WHERE number = ?", (number,))
             self._session.tables.unlist_keys()
-        return issued
+        issued.update(signed)
 
     def rotate(self, reason: str, *, keep_audit_keys: bool) -> Receipt:
         """Put new keys into use."""

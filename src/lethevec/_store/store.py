@@ -780,12 +780,15 @@ class Store:
         with self._session.guard:
             self._session.require_writer()
             self._session.require_no_transaction("complete_erasures")
-        receipts = self._eraser.complete(seconds)
+            with translated(self.path):
+                claims = self._eraser.claim_waiting()  # another thread may complete what waits now
+        issued = self._eraser.complete(seconds, claims)
         with self._session.guard:
             if not self._session.closed:
                 self._reserve.ensure()
         self._settle()
-        return list(receipts.values())
+        found = [*issued.values(), *(claim.receipt for claim in claims if claim.receipt is not None)]
+        return [receipt for _, receipt in sorted({one.sequence: one for one in found}.items())]
 
     def pending_erasures(self) -> int:
         """How many erasures wait for a reader, or for space, to complete."""
@@ -885,7 +888,8 @@ class Store:
         with self._session.guard:
             self._session.require_writer()
             again = backups.matching_ids(self, self._ledger.keys, given)
-        return self.forget(again) if again else None
+        # Without the guard: another thread may have forgotten some of them meanwhile.
+        return self.forget(again, ignore_unknown=True) if again else None
 
     # --- The end -----------------------------------------------------------------------------------------------------
 
@@ -1062,7 +1066,8 @@ def open(
     than memory holds (see `Index`). It is for writers, and for stores that are not encrypted.
     `max_setup` is how many numbers the settings of a store that is there may ask for (rotations, matrices, tables),
     beside 64 for each byte of its files: a small file could otherwise ask for gigabytes. The error says how many it
-    needs. A store that you make, or whose settings you give again, may ask for any.
+    needs. A store that you make has to keep to it too, so that it opens again. One that is there, and whose settings
+    you give again, may ask for any.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from .._forgetting.residue import Finding, Needle, Paged, Source
 from .._index import Index
 from .._index.vector_files import MOST_OF_STORE, VectorFiles, as_vector_files
+from .._native import core
 from ..errors import ParameterError, UnsupportedError
 from .files import RawFile
 
@@ -52,6 +54,8 @@ class VectorsInFile:
         """Of this index, which has one."""
         self._index = index
         self._searched: _Parts | None = None
+        self._rewritten: list[tuple[int, int]] = []  # parts for which nobody has signed
+        self._of: weakref.ref[core.Index] | None = None  # the native index whose parts these are
 
     def traces(self, vector: bytes) -> list[Needle]:
         """What the file has of a record's vector: its numbers as the tables have them, unless its form is small."""
@@ -78,14 +82,40 @@ class VectorsInFile:
         return any(vector is not None and self._kept(vector) == there for vector in living)
 
     def sources(self, *, rewritten: bool) -> list[Source]:
-        """The file, or what was rewritten in it since the last call: all is too long to be read at every forget."""
+        """The file, or what was rewritten in it since `signed`: all is too long to be read at every forget."""
         native = self._index._native
         if not native.in_file():
             return []
-        parts = _Parts(Path(os.fsdecode(native.file_path())), native.parts_of_file(rewritten))
+        path = Path(os.fsdecode(native.file_path()))
+        self._note_rewritten(native, path)
+        parts = _Parts(path, self._rewritten if rewritten else native.parts_of_file(False))
         row = self._index.config.form.row_bytes(self._index.dim)
         self._searched = parts
         return [Paged(parts, row, row)]
+
+    def signed(self) -> None:
+        """Receipts are signed for what was rewritten so far: the next ones need not search it again."""
+        self._rewritten = []
+
+    def _note_rewritten(self, native: core.Index, path: Path) -> None:
+        """Take over what the core has noted as rewritten, which it says once. One search of many must not use it up."""
+        if self._of is None or self._of() is not native:  # the index was made again, in another file
+            self._of, self._rewritten = weakref.ref(native), []
+        end = path.stat().st_size  # what the file was shortened by since is not there to be searched
+        kept = [(start, count) for start, count in self._rewritten if start + count <= end]
+        self._rewritten = _union([*kept, *native.parts_of_file(True)])
+
+
+def _union(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts in order, each byte once."""
+    found: list[tuple[int, int]] = []
+    for start, count in sorted(parts):
+        if found and start < sum(found[-1]):
+            first = found[-1][0]
+            found[-1] = first, max(sum(found[-1]), start + count) - first
+        else:
+            found.append((start, count))
+    return found
 
 
 @dataclass(frozen=True)
