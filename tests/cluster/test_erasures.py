@@ -6,14 +6,22 @@ import copy
 import json
 import sqlite3
 import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
 
+import lethevec
 from lethevec.cli.app import cli
-from lethevec.cluster import ClusterReceipt, verify, verify_part
+from lethevec.cluster import ClusterReceipt, catching_up, verify, verify_part
+from lethevec.cluster.calling import RefusalError
+from lethevec.cluster.keeping import read_json
+from lethevec.cluster.member import Member
 from lethevec.errors import (
     ErasureIncompleteError,
+    FileError,
     ParameterError,
     ReceiptError,
     ServerError,
@@ -187,6 +195,22 @@ def test_what_an_update_replaced_is_erased_in_every_member(lab, db):
     assert collection.get(2)[0].payload is None
 
 
+@contextmanager
+def somebody_reads(lab, member):
+    """Somebody holds an old state of a member's files: records can be hidden, and their bytes stay."""
+    readers = []
+    for path in lab.net.folder.rglob(f"{member}/records/**/*.lethe"):
+        readers.append(sqlite3.connect(path))
+        readers[-1].execute("BEGIN")
+        readers[-1].execute("SELECT count(*) FROM sqlite_master").fetchone()
+    assert readers
+    try:
+        yield
+    finally:
+        for reader in readers:
+            reader.close()
+
+
 def digests_of(db):
     """The digests of the members of each shard: replicas are equal if there is one."""
     found: dict[int, set[str]] = {}
@@ -229,27 +253,223 @@ def test_the_last_member_of_a_shard_finishes_by_itself_and_keeps_what_was_added_
         place.collection("people", dim=8, metric="l2").add(**given)
     collection = db.collection("people")
     count = collection.count(subject="person-1")
-    readers = []
-    for path in (lab.net.folder / "a" / "s0-1" / "records").rglob("*.lethe"):
-        readers.append(sqlite3.connect(path))
-        readers[-1].execute("BEGIN")
-        readers[-1].execute("SELECT count(*) FROM sqlite_master").fetchone()
-    assert readers
-    with pytest.raises(ErasureIncompleteError) as caught:
-        db.forget(subject="person-1", timeout=0.3)
-    assert caught.value.members == ("s0-1",)
-    assert collection.count(subject="person-1") == 0
-    lab.one.forget(subject="person-1")
-    for place in (db, lab.one):
-        place.collection("people").add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
-    assert db.pending_erasures() == 1
-    for reader in readers:
-        reader.close()
+    with somebody_reads(lab, "s0-1"):
+        with pytest.raises(ErasureIncompleteError) as caught:
+            db.forget(subject="person-1", timeout=0.3)
+        assert caught.value.members == ("s0-1",)
+        assert collection.count(subject="person-1") == 0
+        lab.one.forget(subject="person-1")
+        for place in (db, lab.one):
+            place.collection("people").add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+        assert db.pending_erasures() == 1
     until(lambda: db.pending_erasures() == 0)  # nobody calls complete_erasures
     same_answers(collection, lab.one.collection("people"), people(5)["vectors"])
     (receipt,) = db.receipts()
     assert receipt.records == count
     assert verify(receipt, key=db.public_key())
+
+
+def test_a_member_that_comes_back_erases_what_was_asked_whatever_has_expired_in_it(make_lab, monkeypatch):
+    ahead = 0.0
+    monkeypatch.setattr(Member, "_now", lambda member: time.time() + ahead)
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=2)
+    collection = db.collection("people", dim=8, metric="l2")
+    collection.add(**people(60))
+    brief = {"subjects": ["person-1", None, "person-brief"], "expires": timedelta(hours=1)}
+    collection.add(people(3)["vectors"], ["x", "y", "z"], **brief)
+    ahead = 7200.0
+    assert collection.expired() == 3
+    lab.net.kill("s0-1")
+    with pytest.raises(ErasureIncompleteError):
+        db.forget(subject="person-1")
+    with pytest.raises(ErasureIncompleteError):
+        collection.forget(["y"], ignore_unknown=True)
+    with pytest.raises(ErasureIncompleteError):
+        db.forget(subject="person-brief", ignore_unknown=True)
+    with somebody_reads(lab, "s0-1"):
+        lab.restart(db, "s0-1")
+        kept = lab.net.folder / "a" / "s0-1" / "erasures" / "000000000001.json"
+        until(lambda: (read_json(kept) or {}).get("hidden"))
+    until(lambda: db.pending_erasures() == 0)
+    member = lab.net.ends["s0-1"]._db
+    (store,) = (member.collection(name) for name in member.collections())
+    assert store.held_of("person-1") == []
+    assert {"x", "y", "z"}.isdisjoint(store.held_ids())
+    assert {"person-1", "person-brief"}.isdisjoint(store.held_subjects())
+    assert len(db.receipts()) == 3
+    for receipt in db.receipts():
+        counts = {sum(one.records for one in receipt.receipts_of(name)) for name in receipt.members}
+        assert counts == {receipt.records}
+        assert receipt.records
+
+
+def test_two_erasures_that_one_member_has_hidden_have_a_receipt_each_and_keep_what_was_added_since(make_lab):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    for place in (db, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**people(60))
+    wanted = ("person-1", "person-2")
+    counts = [db.collection("people").count(subject=name) for name in wanted]
+    with somebody_reads(lab, "s0-1"):
+        for name in wanted:
+            with pytest.raises(ErasureIncompleteError):
+                db.forget(subject=name, timeout=0.3)
+            lab.one.forget(subject=name)
+        for place in (db, lab.one):
+            place.collection("people").add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-2")
+    until(lambda: db.pending_erasures() == 0)
+    same_answers(db.collection("people"), lab.one.collection("people"), people(5)["vectors"])
+    assert [receipt.records for receipt in db.receipts()] == counts
+
+
+def test_what_is_hidden_is_finished_by_the_process_that_comes_after(make_lab):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    for place in (db, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**people(60))
+    count = db.collection("people").count(subject="person-1")
+    with somebody_reads(lab, "s0-1"):
+        with pytest.raises(ErasureIncompleteError):
+            db.forget(subject="person-1", timeout=0.3)
+        lab.one.forget(subject="person-1")
+        for place in (db, lab.one):
+            place.collection("people").add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+        lab.net.kill("s0-1")
+    lab.restart(db, "s0-1")
+    until(lambda: db.pending_erasures() == 0)
+    same_answers(db.collection("people"), lab.one.collection("people"), people(5)["vectors"])
+    assert [receipt.records for receipt in db.receipts()] == [count]
+
+
+@pytest.mark.parametrize("op", ["begin", "away"])
+def test_an_erasure_that_the_registry_cuts_off_takes_nothing_that_is_written_afterwards(make_lab, monkeypatch, op):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    for place in (db, lab.one):
+        place.collection("people", dim=8, metric="l2").add(**people(60))
+    driver = db.driver
+    real = driver.registry
+
+    def registry(asked, *args, **options):
+        if asked == op == "away":
+            raise UnavailableError("it starts again")
+        answer = real(asked, *args, **options)
+        if asked == op:
+            raise UnavailableError("its answer was lost")
+        return answer
+
+    with driver.writing(driver.epoch.shards()):  # before anybody completes it in the background
+        if op == "away":
+            lab.net.cut("driver", "s0-1")
+        monkeypatch.setattr(driver, "registry", registry)
+        with pytest.raises(UnavailableError):
+            db.forget(subject="person-1", timeout=1)
+        monkeypatch.undo()
+        lab.net.cuts.clear()
+        lab.one.forget(subject="person-1")
+        for place in (db, lab.one):
+            place.collection("people").upsert(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+    until(lambda: db.pending_erasures() == 0)
+    same_answers(db.collection("people"), lab.one.collection("people"), people(5)["vectors"])
+
+
+def test_an_erasure_that_one_collection_has_not_begun_is_not_taken_for_hidden(make_lab, monkeypatch):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=1)
+    names = ("people", "places")
+    for place in (db, lab.one):
+        for name in names:
+            place.collection(name, dim=8, metric="l2").add(**people(60))
+    real, begun = lethevec.Store.begin_forget, []
+
+    def begin_forget(store, request):
+        if begun:
+            raise FileError("it cannot be read")
+        begun.append(store)
+        real(store, request)
+
+    with db.driver.writing(db.driver.epoch.shards()):
+        monkeypatch.setattr(lethevec.Store, "begin_forget", begin_forget)
+        with pytest.raises(ErasureIncompleteError) as caught:
+            db.forget(subject="person-1")
+        assert caught.value.members == ("s0-1",)
+        assert db.driver.unsure == {"s0-1"}
+        monkeypatch.undo()
+        lab.one.forget(subject="person-1")
+        for place in (db, lab.one):
+            for name in names:
+                place.collection(name).add(people(20)["vectors"], list(range(1000, 1020)), subjects="person-1")
+    until(lambda: db.pending_erasures() == 0)
+    for name in names:
+        same_answers(db.collection(name), lab.one.collection(name), people(5)["vectors"])
+
+
+@pytest.mark.parametrize("hangs", [("run", "state"), ("run",)])
+def test_a_member_that_hangs_in_the_background_stalls_nobody_for_long(make_lab, hangs):
+    lab = make_lab()
+    db = lab.connect(shards=2, replicas=1)
+    collection = db.collection("people", dim=8, metric="l2")
+    collection.add(**people(60))
+    driver, go_on, asked = db.driver, threading.Event(), threading.Event()
+    operations = lab.net.ends["s0-1"].endpoint._operations
+
+    def hang(*args):
+        asked.set()
+        go_on.wait(300)
+        raise RefusalError("busy")
+
+    before = dict(operations)
+    operations.update(dict.fromkeys(hangs, hang))
+    driver.timeout = 3600.0
+    tag = driver.audit.tag_subject("person-1")
+    about = {"by": "subject", "subject": tag, "collection": None, "ids": []}
+    wanted = {"collection": None, "ids": [], "subject": tag}
+    driver.registry("begin", {"kind": "erasure", "asked": about, "wanted": wanted, "token": "t"})
+    try:
+        assert asked.wait(60)
+        raised, done = in_a_thread(lambda: collection.add(people(20)["vectors"], list(range(1000, 1020))))
+        assert done.wait(60)
+        assert raised == []
+    finally:
+        operations.update(before)
+        driver.timeout = 20.0
+        go_on.set()
+    until(lambda: db.pending_erasures() == 0)
+
+
+def test_a_member_that_erases_keeps_no_threads_for_those_who_ask_again(lab, db):
+    member = lab.net.ends["s0-1"]
+    asked, go_on = threading.Event(), threading.Event()
+
+    def work():
+        with member._changing:
+            asked.set()
+            go_on.wait(300)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        assert asked.wait(60)
+        with pytest.raises(RefusalError, match="busy"):
+            member._run_pending({"pending": [], "seconds": 0.05}, [])
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_all_members_are_asked_for_their_status_at_the_same_time(db, monkeypatch):
+    real, together = catching_up.state_of, threading.Barrier(4)
+
+    def state_of(*args):
+        together.wait(60)
+        return real(*args)
+
+    monkeypatch.setattr(catching_up, "state_of", state_of)
+    status = db.status()
+    assert [one["member"] for one in status["members"]] == ["s0-1", "s0-2", "s1-1", "s1-2"]
+    assert all(one["reachable"] for one in status["members"])
+    assert sum(one["records"] for one in status["members"]) == 120
 
 
 def test_nothing_is_written_to_a_shard_whose_last_member_may_not_have_erased(make_lab):

@@ -246,8 +246,12 @@ INSIDE = {
     "erase_again",
     "expire_except",
     "held_count",
+    "held_ids",
     "held_of",
+    "held_subjects",
+    "receipt_of_request",
     "selects",
+    "waiting_requests",
 }
 FUNCTIONS = {
     "Index": (

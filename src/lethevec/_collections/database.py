@@ -415,6 +415,15 @@ class Database:
         """How many erasures wait for a reader, or for space, to complete."""
         return len(self._catalog.intents())
 
+    def waiting_requests(self) -> dict[str, bool]:
+        """For a member of a cluster: the erasures that wait, by id, and whether each has deleted all that it is to."""
+        return {request.id: request.begun for request in self._requests.waiting()}
+
+    def receipt_of_request(self, id: str) -> Receipt | None:
+        """For a member of a cluster: the receipt of one of these, once it is signed."""
+        self._catalog.require_open()
+        return self._requests.receipt_of(id)
+
     def receipts(self, *, all_kinds: bool = False) -> list[Receipt]:
         """The receipts of erasures, oldest first; with `all_kinds` the whole chain."""
         boolean("all_kinds", all_kinds)

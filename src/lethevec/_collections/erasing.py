@@ -178,7 +178,7 @@ class FolderEraser:
         stores = [self._maker.open(entry) for entry in self._catalog.entries() if entry.id in request.expected]
         try:
             _together(lambda store: store.complete_erasures(timeout=timeout), stores)
-            receipt = self._requests.try_sign(request) or self._requests.receipt_of(request)
+            receipt = self._requests.try_sign(request) or self._requests.receipt_of(request.id)
         except (ErasureIncompleteError, FileError) as error:
             with suppress(FileError):  # a later process then looks for the notes
                 self._requests.set_expected(request, request.expected, keep=True)
@@ -223,7 +223,7 @@ class FolderEraser:
                 self._finish(request, timeout)
         if waiting:
             self._maker.remove_unready()
-        return [receipt for request in waiting if (receipt := self._requests.receipt_of(request)) is not None]
+        return [receipt for request in waiting if (receipt := self._requests.receipt_of(request.id)) is not None]
 
     def _try_complete(self) -> None:
         with suppress(ErasureIncompleteError):

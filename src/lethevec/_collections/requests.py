@@ -149,9 +149,9 @@ class Requests:
             del self._open[request.id]
             return receipt
 
-    def receipt_of(self, request: Request) -> Receipt | None:
+    def receipt_of(self, id: str) -> Receipt | None:
         """The receipt of a request, once it is signed."""
-        rows = self._catalog.rows("SELECT receipt FROM receipts WHERE request = ?", request.id)
+        rows = self._catalog.rows("SELECT receipt FROM receipts WHERE request = ?", id)
         return Receipt.from_json(rows[0][0]) if rows else None
 
 

@@ -719,6 +719,20 @@ class Store:
             self._mirror.refresh()
             return int(self._session.connection.execute(sql, (subject,)).fetchone()[0])
 
+    def held_ids(self) -> list[Id]:
+        """All ids, with those of records that have expired and are still in the files; in no order."""
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            found = self._session.connection.execute("SELECT ifnull(name, number) FROM records").fetchall()
+        return [id for (id,) in found]
+
+    def held_subjects(self) -> list[str]:
+        """All subjects, with those of records that have expired and are still in the files; in no order."""
+        sql = "SELECT DISTINCT subject FROM records WHERE subject IS NOT NULL"
+        with self._session.guard, translated(self.path):
+            self._mirror.refresh()
+            return [subject for (subject,) in self._session.connection.execute(sql).fetchall()]
+
     def begin_forget(self, request: Request) -> None:
         """The first half of a forget, for a folder: delete and note. `complete_erasures` is the second."""
         with self._session.guard:

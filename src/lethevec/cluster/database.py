@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -44,6 +45,8 @@ from .receipts import ClusterEntry, ClusterReceipt, read_cluster_receipt
 from .receipts import verify as verify_offline
 
 __all__ = ["ClusterDatabase"]
+
+_BRIEF = 3.0  # seconds for which writes to a shard wait while one of its members finishes erasures in the background
 
 
 class ClusterDatabase:
@@ -110,7 +113,7 @@ class ClusterDatabase:
             with suppress(LethevecError, RefusalError, UnreachableError):
                 self.bring_back()
             with suppress(LethevecError, RefusalError, UnreachableError):
-                erasing.complete(self._driver)
+                erasing.complete(self._driver, _BRIEF)
 
     # --- What it is --------------------------------------------------------------------------------------------------
 
@@ -144,8 +147,9 @@ class ClusterDatabase:
         """What an operator wants to know: members, their states, what waits."""
         answer = self._driver.registry("status")
         epoch = self._driver.epoch
-        members = []
-        for name, member in sorted(epoch.members.items()):
+
+        def described(name: str) -> dict[str, Any]:
+            member = epoch.members[name]
             entry: dict[str, Any] = {
                 "member": name,
                 "shard": member.shard,
@@ -161,7 +165,11 @@ class ClusterDatabase:
                     entry["reachable"] = True
                 except (UnreachableError, RefusalError, LethevecError):
                     entry["reachable"] = False
-            members.append(entry)
+            return entry
+
+        names = sorted(epoch.members)
+        with ThreadPoolExecutor(max(1, min(len(names), 32))) as pool:  # those that do not answer are waited for once
+            members = list(pool.map(described, names))
         return {
             "cluster": epoch.cluster,
             "epoch": epoch.version,
@@ -434,7 +442,7 @@ class ClusterDatabase:
         before = {receipt.number for receipt in erasing.receipts(self._driver)}
         deadline = time.monotonic() + (5.0 if timeout is None else timeout)
         while True:
-            erasing.complete(self._driver)
+            erasing.complete(self._driver, max(_BRIEF, deadline - time.monotonic()))
             self.bring_back()
             waiting = erasing.waiting_for(self._driver)
             if not waiting:

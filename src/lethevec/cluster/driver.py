@@ -466,11 +466,10 @@ class Driver:
     def run_pending(self, name: str, timeout: float | None = None) -> None:
         """Let a member run the erasures that wait for it. `ErasureIncompleteError`: bytes are still in a file."""
         pending = self.registry("pending", {"member": name})["pending"]
+        seconds = self.timeout if timeout is None else timeout
         if pending:
             try:
-                self.caller.call(
-                    name, "run", {"pending": pending}, timeout=self.timeout if timeout is None else timeout
-                )
+                self.caller.call(name, "run", {"pending": pending, "seconds": seconds}, timeout=seconds)
             finally:
                 self.caller.forget_keys()
 

@@ -19,13 +19,16 @@ from typing import Any
 
 from ..errors import ErasureIncompleteError, LethevecError
 from .calling import RefusalError, UnreachableError
+from .catching_up import state_of
 from .driver import Driver
+from .epoch import MemberEntry
 from .messages import Message
 from .receipts import ClusterEntry, ClusterReceipt, read_cluster_receipt
 
 __all__ = ["chain", "complete", "erase", "receipts", "take_up", "waiting_for"]
 
 _ANSWER = 5.0  # seconds more than a member is given to erase, for the rest of its work and for its answer
+_LOOK = 1.0  # seconds that a member has to say that it is there, before anybody's turn is held for it
 _STARTING = 5.0  # seconds that members have to start in before they are taken out
 
 
@@ -46,6 +49,9 @@ def erase(
     with driver.writing(driver.epoch.shards()):
         if not isinstance(part, Message):  # it writes as well
             driver.settle(part)
+        # From here to its own answer, whatever fails, a member may hold what it is to erase.
+        doubted = {member.name for member in driver.epoch.in_state("live")} - driver.unsure
+        driver.unsure |= doubted
         token = secrets.token_hex(16)
         about = {"kind": kind, "asked": asked, "wanted": wanted, "token": token, "block": block}
         begun = driver.registry("begin", about)
@@ -63,9 +69,12 @@ def erase(
                 told = {"number": number, "member": name, "receipts": outcome.head["receipts"]}
                 signed = driver.registry("erased", told)["receipt"]
                 receipt = ClusterReceipt(signed) if signed is not None else receipt
+            elif isinstance(outcome, ErasureIncompleteError):
+                hidden.append(name)  # and on record; bytes are still in a file
             else:
-                # Such an error means: hidden and on record, and bytes are still in a file.
-                (hidden if isinstance(outcome, ErasureIncompleteError) else silent).append(name)
+                silent.append(name)
+                continue
+            driver.unsure -= doubted & {name}
         set_aside(driver, hidden, silent)
         if receipt is None:
             # A member that was away may have handed its part in meanwhile, as the last.
@@ -85,7 +94,9 @@ def erase(
 def set_aside(driver: Driver, hidden: Sequence[str], silent: Sequence[str]) -> None:
     """Set members away that have not erased. The last one of a shard stays live: if nobody knows what it did, it
     answers nothing and nothing is written to it before it has erased."""
-    driver.unsure.update(driver.set_away(silent, fence=True))
+    driver.unsure.update(silent)
+    kept = driver.set_away(silent, fence=True)
+    driver.unsure.difference_update(set(silent).difference(kept))
     driver.set_away(hidden)
 
 
@@ -105,30 +116,31 @@ def waiting_for(driver: Driver) -> dict[int, tuple[str, ...]]:
     return {int(one["number"]): tuple(one["members"]) for one in found}
 
 
-def complete(driver: Driver) -> tuple[list[str], list[str]]:
+def complete(driver: Driver, timeout: float | None = None) -> tuple[list[str], list[str]]:
     """Let live members that have not finished an erasure finish it: one that a driver's death has cut off, say.
 
-    Who has hidden the records and cannot finish, and who may still hold them. The turns are held: an erasure that is
-    being carried out waits for live members as well, and may have something to write to them.
+    Who has hidden the records and cannot finish, and who may still hold them. Each has `timeout` seconds. The turn of
+    its shard is held: an erasure that is being carried out waits for live members as well, and may have something to
+    write to them. Who says nothing at all is not asked, so that nobody's write waits for it.
     """
     hidden, silent = list[str](), list[str]()
-    if not _live_and_waiting(driver):
-        return hidden, silent
-    with driver.writing(driver.epoch.shards()):
-        for name in _live_and_waiting(driver):
-            try:
-                driver.run_pending(name)
-            except ErasureIncompleteError:
-                hidden.append(name)
-            except (UnreachableError, RefusalError, LethevecError):
-                silent.append(name)
+    for member in _live_and_waiting(driver):
+        try:
+            state_of(driver, member.name, _LOOK)
+            with driver.writing([member.shard]):
+                if member in _live_and_waiting(driver):
+                    driver.run_pending(member.name, timeout)
+        except ErasureIncompleteError:
+            hidden.append(member.name)
+        except (UnreachableError, RefusalError, LethevecError):
+            silent.append(member.name)
     return hidden, silent
 
 
-def _live_and_waiting(driver: Driver) -> list[str]:
+def _live_and_waiting(driver: Driver) -> list[MemberEntry]:
     """The live members that an erasure waits for."""
     names = {name for members in waiting_for(driver).values() for name in members}
-    return [member.name for member in driver.epoch.in_state("live") if member.name in names]
+    return [member for member in driver.epoch.in_state("live") if member.name in names]
 
 
 def take_up(driver: Driver) -> None:

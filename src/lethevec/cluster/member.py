@@ -46,7 +46,6 @@ __all__ = ["Member"]
 
 _ANY_SETUP = 1 << 62  # a member made what its folder holds
 _PART = 2000  # records that are read, hashed or sent at a time
-_SOON = 0.2  # seconds that an erasure which could not end is given each time
 
 
 class Member:
@@ -73,7 +72,7 @@ class Member:
         folder.mkdir(parents=True, exist_ok=True)
         self._set_time: float | None = None  # while an expiry runs, everybody's clock is that of the driver
         self._db = lethevec.connect(folder / "records", clock=self._now, max_setup=_ANY_SETUP)
-        self._ledger = Ledger(folder / "erasures")
+        self._ledger = Ledger(folder / "erasures", self._db)
         self._caller = Caller(transport, cluster, secret, timeout=30.0)
         self._clock = clock
         self._beat = beat
@@ -474,16 +473,9 @@ class Member:
             return self._carry_out(head, arrays)
 
         with self._changing:
-            receipts = self._ledger.run(int(head["number"]), self._chain, erase, self._complete)
+            receipts = self._ledger.run(int(head["number"]), erase)
         self._forget_keys()
         return {"receipts": receipts}
-
-    def _complete(self) -> None:
-        """Finish what the folder has hidden and not erased yet. Nobody waits for long: it is asked for again."""
-        self._db.complete_erasures(timeout=_SOON)
-
-    def _chain(self) -> list[Receipt]:
-        return self._db.receipts(all_kinds=True)
 
     def _carry_out(self, head: dict[str, Any], arrays: Sequence[Array]) -> list[Receipt]:
         action = head["action"]
@@ -542,7 +534,11 @@ class Member:
         scrub_small_arrays()
 
     def _run_pending(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
-        """Run the erasures that were begun while this member was away."""
+        """Run the erasures that were begun while this member was away, if the turn comes while somebody waits for it:
+        a process has so many threads, and they are needed for questions."""
+        if not self._changing.acquire(timeout=float(head["seconds"])):
+            raise RefusalError("busy")
+        self._changing.release()
         self._erase_pending(head["pending"])
         return {}
 
@@ -563,7 +559,7 @@ class Member:
 
             try:
                 with self._changing:
-                    receipts = self._ledger.run(number, self._chain, erase, self._complete)
+                    receipts = self._ledger.run(number, erase)
             except ErasureIncompleteError as error:
                 incomplete = error
                 continue
@@ -576,7 +572,7 @@ class Member:
             raise incomplete
 
     def _erase_tagged(self, wanted: Mapping[str, Any]) -> list[Receipt]:
-        """Erase every record whose id or subject has one of the tags."""
+        """Erase every record whose id or subject has one of the tags, those that have expired as well."""
         assert self._audit is not None
         audit, made = self._audit, list[Receipt]()
         incomplete: list[ErasureIncompleteError] = []
@@ -588,8 +584,6 @@ class Member:
             except ErasureIncompleteError as error:
                 incomplete.append(error)
 
-        # What has expired is in no list that could be compared with tags, and may be among it.
-        self._db.expire_except(self._is_held)
         wanted_ids, subject, collection = set(wanted["ids"]), wanted["subject"], wanted["collection"]
         if wanted.get("drop"):
             return [self._db.drop(collection) if collection in self._db else self._nothing({})]
@@ -601,7 +595,8 @@ class Member:
                 self._set_time = None
             return [receipt or self._nothing({})]
         if subject is not None:
-            for name in self._db.subjects():
+            stores = [self._db.collection(name) for name in self._db.collections()]
+            for name in sorted({name for store in stores for name in store.held_subjects()}):
                 if audit.tag_subject(name) == subject:
                     if collection is None:
                         erase(partial(self._db.forget, subject=name, ignore_unknown=True))
@@ -609,7 +604,7 @@ class Member:
                         erase(partial(self._db.collection(collection).forget, subject=name, ignore_unknown=True))
         if wanted_ids and collection in self._db:
             store = self._db.collection(collection)
-            found = [id for id in store.ids() if audit.tag_id(id) in wanted_ids]
+            found = [id for id in store.held_ids() if audit.tag_id(id) in wanted_ids]
             if found:
                 erase(partial(store.forget, found, ignore_unknown=True))
         if incomplete:
