@@ -93,19 +93,23 @@ GraphChange::Saved GraphChange::remember(What what, uint32_t v) {
     return saved;
 }
 
-// Needs no memory: a list that had room for something has it still.
+// Needs no memory: a list that had room for something has it still. A list that is shorter again leaves nothing behind.
 void GraphChange::undo() noexcept {
+    const auto put_back = [](const Saved& list, uint32_t* at, int64_t room) {
+        std::fill(std::copy(list.begin(), list.end(), at), at + room, 0);
+    };
     for (size_t i = journal_.size(); i > 0; --i) {
         const Entry& entry = journal_[i - 1];
         const uint32_t v = entry.vertex;
         switch (entry.what) {
-            case What::near: std::copy(entry.list.begin(), entry.list.end(), g_.near.at(v)); break;
+            case What::near: put_back(entry.list, g_.near.at(v), g_.near_room); break;
             case What::pool:
-                std::copy(entry.list.begin(), entry.list.end(), g_.pool.at(v));
-                *g_.reached_by.at(v) = GraphData::UNKNOWN;
+                put_back(entry.list, g_.pool.at(v), g_.pool_room);
+                g_.reached_by.clear(v);
+                if (entry.list.n) *g_.reached_by.at(v) = GraphData::UNKNOWN;
                 break;
-            case What::kept: std::copy(entry.list.begin(), entry.list.end(), g_.kept.at(v)); break;
-            case What::edges: std::copy(entry.list.begin(), entry.list.end(), g_.edges.at(v)); break;
+            case What::kept: put_back(entry.list, g_.kept.at(v), DEGREE); break;
+            case What::edges: put_back(entry.list, g_.edges.at(v), DEGREE); break;
             case What::put: {
                 VertexList& changed = list(entry.in, v);
                 *std::find(changed.begin(), changed.end(), entry.other) = changed.back();
@@ -714,6 +718,7 @@ void GraphChange::find_kept() {
             const int64_t count = rules_.find_kept(x, space_, found, g_.reached_by.at(x));
             kept.assign(found, found + count);
         }
+        for (int64_t i = g_.pool_count(x); i < before.n; ++i) g_.reached_by.at(x)[i] = 0;
         set_kept(x, kept);
     }
     for (uint32_t x : fresh_) mark(x, EDGES, edges_);

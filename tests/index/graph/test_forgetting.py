@@ -163,3 +163,27 @@ def test_memory_follows_from_the_records(problem, tools):
         index.forget(id)
     assert index.stats() == other.stats()
     assert index.digest() == other.digest()
+
+
+def test_pools_that_become_shorter_leave_nothing_behind_their_end(tools):
+    """About as many bytes that are not zero as in an index that never held more. So that little else differs, caches
+    hold all there is, and the record with the vertex and the row of number 0 stays."""
+    n, left = 200, 60
+    x = tools.clustered(3, n, 16)
+    arguments = {"metric": "l2", "pool": 255, "cells": 64, "cell_size": 20}
+    first = int(tools.Spec(tools.build(x, range(n), **arguments).config, np.arange(n), x).made.rows[0][0])
+    order = [first, *(id for id in range(n) if id != first)]
+    x, ids = x[order], np.array(order) + 1
+
+    def bytes_in_use(index):
+        memory = np.frombuffer(core.testing.raw_memory(index._native), dtype=np.uint8)
+        return int(np.count_nonzero(memory))
+
+    index, fresh = tools.build(x, ids, **arguments), tools.build(x[:left], ids[:left], **arguments)
+    full = bytes_in_use(index)
+    for id in np.random.default_rng(4).permutation(ids[left:]).tolist():
+        index.forget(id)
+    tools.assert_same_state(tools.native_state(index), tools.native_state(fresh))
+    # Numbers are others, and some of their bytes are zero in one of the two; what was left of 140 vectors was ten times
+    # as many bytes as are allowed here.
+    assert abs(bytes_in_use(index) - bytes_in_use(fresh)) < 300 < full - bytes_in_use(fresh)
