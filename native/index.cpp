@@ -85,11 +85,17 @@ Layout Index::layout() const {
     return layout;
 }
 
-Index::Change::Change(Index& index) : change_(index.lock_), index_(index), before_(std::uncaught_exceptions()) {}
+Index::Change::Change(Index& index) : change_(index.lock_), index_(index), before_(std::uncaught_exceptions()) {
+    index_.expect_vectors();
+}
 
 Index::Change::~Change() noexcept(false) {
     const bool fails = std::uncaught_exceptions() > before_;
     try {
+        if (index_.in_file() && index_.rows_.file()->failed()) {
+            std::unique_lock<FairLock> writing(index_.lock_);
+            index_.rows_.file()->write_again();
+        }
         index_.rows_.settle();
     } catch (...) {
         if (!fails) throw;  // else the first error is the one to tell, and the next change tries again
@@ -402,6 +408,7 @@ std::vector<uint8_t> Index::image(const int64_t* ids, int64_t n, int64_t threads
 
 void Index::reencode(std::shared_ptr<const Encoder> encoder, int64_t threads, const Progress& progress) {
     const FairLock::Change change(lock_);
+    expect_vectors();
     const int64_t bytes = rows_.layout().has_codes() ? encoder->code_bytes() : 0, n = bytes ? rows_.size() : 0;
     WipedVector<uint8_t> codes(static_cast<size_t>(n * bytes));
     WipedVector<float> factors(static_cast<size_t>(n));
@@ -646,10 +653,12 @@ Index::Bytes Index::bytes() const {
 // --- The file of vectors
 
 void Index::expect_vectors() const {
-    if (in_file() && lock_.inherited())
+    if (!in_file()) return;
+    if (lock_.inherited())
         throw Inherited(
             "expected a call in the process that made the index, whose vectors lie in a file, got one in a process "
             "that was forked from it");
+    rows_.file()->expect_there();
 }
 
 std::vector<std::pair<int64_t, int64_t>> Index::parts_of_file(bool rewritten) {
@@ -668,6 +677,7 @@ std::optional<int64_t> Index::id_at(int64_t in_file_at) const {
 
 void Index::overwrite_file() {
     const FairLock::Change change(lock_);
+    std::unique_lock<FairLock> writing(lock_);
     if (in_file()) rows_.file()->overwrite();
 }
 

@@ -151,6 +151,7 @@ public:
     std::vector<std::pair<int64_t, int64_t>> parts_of_file(bool rewritten);
     // The id of the record whose vector is at this place of the file.
     std::optional<int64_t> id_at(int64_t in_file) const;
+    // What is asked of vectors from then on throws FileGone.
     void overwrite_file();
     void let_go_of_file();
 
@@ -177,7 +178,8 @@ private:
         Index& index_;
         const int before_;  // exceptions on their way
     };
-    // Throws Inherited in a forked child, which has none of the file of vectors.
+    // With the lock held, or within a change. Throws Inherited in a forked child, which has none of the file of
+    // vectors, and FileGone after `overwrite_file`.
     void expect_vectors() const;
     Layout layout() const;
     Allowed allowed_rows(const AllowedIds& allowed) const;

@@ -157,7 +157,11 @@ void bind_index(nb::module_& module) {
             "__init__",
             [](Index* self, std::shared_ptr<Encoder> encoder, const std::string& metric, bool hamming,
                const std::string& vectors, const SourceSettings& source, int descriptor, nb::bytes path) {
-                const FileOfVectors file = {descriptor, std::string(path.c_str(), path.size())};
+                const FileOfVectors file = {descriptor, std::string(path.c_str(), path.size()),
+                                            [](const std::function<void()>& work) {
+                                                const nb::gil_scoped_release released;
+                                                work();
+                                            }};
                 new (self)
                     Index({metric_of(metric), hamming, form_of(vectors)}, std::move(encoder), source.make(), file);
             },

@@ -22,8 +22,11 @@ NB_MODULE(_core, module) {
             const nb::object error = nb::module_::import_("lethevec.errors").attr("IncompleteWriteError");
             PyErr_SetString(error.ptr(), full.what());
         } catch (const FileUnsettled& unsettled) {
-            const nb::object error = nb::module_::import_("lethevec.errors").attr("FileError");
+            const nb::object error = nb::module_::import_("lethevec._index.vector_files").attr("UnsettledError");
             PyErr_SetString(error.ptr(), unsettled.what());
+        } catch (const FileGone& gone) {
+            const nb::object error = nb::module_::import_("lethevec.errors").attr("FileError");
+            PyErr_SetString(error.ptr(), gone.what());
         }
     });
     module.doc() = "The native core of lethevec. Private: its functions trust their callers' values.";

@@ -28,15 +28,22 @@ std::string message(const std::string& path, const char* what, int error) {
 
 }  // namespace
 
-FilePile::FilePile(const FileOfVectors& file, int64_t bytes) : bytes_(bytes), path_(file.path), process_(getpid()) {
+FilePile::FilePile(const FileOfVectors& file, int64_t bytes)
+    : bytes_(bytes), path_(file.path), at_end_(file.at_end), process_(getpid()) {
     descriptor_ = fcntl(file.descriptor, F_DUPFD_CLOEXEC, 3);
     if (descriptor_ < 0) throw FileFull(message(path_, "the file of vectors cannot be used", errno));
 }
 
 FilePile::~FilePile() {
     if (process_ == getpid()) {
-        for (uint8_t* region : regions_) munmap(region, static_cast<size_t>(region_bytes()));
-        overwrite();
+        const auto end = [this] {
+            for (uint8_t* region : regions_) munmap(region, static_cast<size_t>(region_bytes()));
+            overwrite();
+        };
+        if (at_end_ && descriptor_ >= 0)
+            at_end_(end);
+        else
+            end();
     }
     let_go();
 }
@@ -112,7 +119,9 @@ void FilePile::write_out() {
 
 void FilePile::settle() {
     if (!any_touched_.load(std::memory_order_relaxed) || descriptor_ < 0) return;
+    failed_ = true;
     write_out();
+    failed_ = false;
     while (made_ > size_ + 1) {
         --made_;
         touched_.pop_back();
@@ -123,6 +132,18 @@ void FilePile::settle() {
         if (made_ == size_ + 1) (void)!ftruncate(descriptor_, file_end(made_));  // at worst it stays longer
     }
     any_touched_.store(false, std::memory_order_relaxed);
+}
+
+// A byte of each page is enough: it is written as a whole.
+void FilePile::write_again() {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    for (int64_t piece = 0; piece < made_; ++piece) {
+        if (touched_[static_cast<size_t>(piece)].load(std::memory_order_relaxed) != WAITS) continue;
+        volatile uint8_t* bytes = at(piece);
+        const auto set = [bytes](int64_t i) { bytes[i] = bytes[i]; };
+        for (int64_t i = 0; i < bytes_; i += page) set(i);
+        set(bytes_ - 1);
+    }
 }
 
 std::vector<std::pair<int64_t, int64_t>> FilePile::parts(bool rewritten) {
@@ -140,21 +161,31 @@ std::pair<int64_t, int64_t> FilePile::piece_at(int64_t in_file) const {
     return {at / region_bytes() * in_region() + in_its_region / bytes_, in_its_region % bytes_};
 }
 
-// Written and not set in memory: a page that is not there would have to be read first.
+// Written and not set in memory: a page that is not there would have to be read first. The mark before the pieces goes
+// last: by it others know what is left where the process is killed meanwhile.
 void FilePile::overwrite() noexcept {
     if (descriptor_ < 0 || process_ != getpid()) return;
+    gone_ = true;
     static const uint8_t zeros[ZEROS] = {};
     const off_t size = lseek(descriptor_, 0, SEEK_END);
-    for (off_t from = 0; from < size;) {
-        const auto count = static_cast<size_t>(std::min<off_t>(ZEROS, size - from));
-        const ssize_t written = pwrite(descriptor_, zeros, count, from);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) break;  // a failing disk: there is nobody to tell
-        from += written;
-    }
+    const auto write_zeros = [this](off_t from, off_t end) {
+        while (from < end) {
+            const auto count = static_cast<size_t>(std::min<off_t>(ZEROS, end - from));
+            const ssize_t written = pwrite(descriptor_, zeros, count, from);
+            if (written < 0 && errno == EINTR) continue;
+            if (written <= 0) break;  // a failing disk: there is nobody to tell
+            from += written;
+        }
+    };
+    write_zeros(FILE_HEAD, size);
     fdatasync(descriptor_);
     unlink(path_.c_str());
+    write_zeros(0, std::min<off_t>(FILE_HEAD, size));
     let_go();
+}
+
+void FilePile::expect_there() const {
+    if (gone_) throw FileGone(path_ + ": the file of vectors was overwritten and removed, since the process ends");
 }
 
 void FilePile::let_go() noexcept {
@@ -182,7 +213,9 @@ void FilePile::write_out() {}
 void FilePile::settle() {}
 std::vector<std::pair<int64_t, int64_t>> FilePile::parts(bool) { return {}; }
 std::pair<int64_t, int64_t> FilePile::piece_at(int64_t) const { return {0, 0}; }
+void FilePile::write_again() {}
 void FilePile::overwrite() noexcept {}
+void FilePile::expect_there() const {}
 void FilePile::let_go() noexcept {}
 void FilePile::raw_memory(std::vector<uint8_t>&) const {}
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,6 +31,8 @@ constexpr int64_t FILE_HEAD = 1 << 16;
 struct FileOfVectors {
     int descriptor = -1;  // stays the caller's
     std::string path;     // of a file of FILE_HEAD bytes at most, which is removed in the end
+    // Calls what it is given, which waits for the disk, and lets others go on meanwhile. May be empty.
+    std::function<void(const std::function<void()>&)> at_end = nullptr;
 };
 
 // No space for another piece: nothing has changed.
@@ -39,6 +42,11 @@ struct FileFull : std::runtime_error {
 
 // The disk has not confirmed what was overwritten. Whoever calls `settle` next tries again.
 struct FileUnsettled : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// The file has been overwritten: vectors are zeros.
+struct FileGone : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
@@ -66,6 +74,11 @@ public:
     }
     // Waits until the disk has what was overwritten. Throws FileUnsettled.
     void settle();
+    // Whether `settle` has failed, and `write_again` has to be called before it is tried again: the system reports once
+    // that it could not write something, and takes it for written from then on.
+    bool failed() const { return failed_; }
+    // Nobody may read meanwhile.
+    void write_again();
     // The parts of the file, (offset, bytes): all that are in use, or those of which `settle` has written something
     // since this was last asked.
     std::vector<std::pair<int64_t, int64_t>> parts(bool rewritten);
@@ -73,8 +86,10 @@ public:
     std::pair<int64_t, int64_t> piece_at(int64_t in_file) const;
 
     // Overwrites and removes the file, as the destructor does; what is mapped stays, and is zero. For the end of the
-    // process, where others may still hold the index.
+    // process, where others may still hold the index. Nobody may read meanwhile.
     void overwrite() noexcept;
+    // Throws FileGone once `overwrite` was called.
+    void expect_there() const;
     // In a forked child: lets go of what it shares with its parent.
     void let_go() noexcept;
 
@@ -91,12 +106,14 @@ private:
 
     const int64_t bytes_;
     const std::string path_;
+    const std::function<void(const std::function<void()>&)> at_end_;
     int64_t process_ = 0;  // that made it
     int descriptor_ = -1;
     int64_t size_ = 0, made_ = 0;  // in use; that the file has room for
     std::vector<uint8_t*> regions_;
     std::deque<std::atomic<uint8_t>> touched_;  // of each piece that was made
     std::atomic<bool> any_touched_{false};
+    bool failed_ = false, gone_ = false;
 };
 
 }  // namespace lethevec

@@ -6,6 +6,7 @@ after calls that failed, and after the process was killed.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import lethevec
-from lethevec._index.vector_files import MARK
+from lethevec._index.vector_files import MARK, UnsettledError
 from lethevec._native import core
 from lethevec.errors import FileError, ForkError, IdError, IncompleteWriteError, ParameterError, UnsupportedError
 from lethevec.reference.kept_form import packed, rounded
@@ -28,6 +29,7 @@ from .test_fork import FINE, REFUSED, in_child
 
 pytestmark = pytest.mark.skipif(not core.FILES_OF_VECTORS, reason="needs Linux")
 DIM = 160
+HEAD = 1 << 16  # what is before the first vector
 SOURCES = {
     "scan": lethevec.Scan(),
     "tables": lethevec.Tables(key_bits=4),
@@ -269,7 +271,7 @@ def test_a_process_that_ends_leaves_nothing(tmp_path):
 def test_a_file_that_is_not_ours_is_not_touched(x, tmp_path, content):
     path = tmp_path / "v"
     path.write_bytes(content)
-    if MARK.startswith(content):  # what a process leaves that was killed while it made one
+    if content == MARK:  # what a process leaves that was killed as soon as it had made one
         lethevec.Index(DIM, vectors=path).add(x[:9], ids=range(9))
         return
     with pytest.raises(IncompleteWriteError, match="not a file of ours"):
@@ -279,6 +281,21 @@ def test_a_file_that_is_not_ours_is_not_touched(x, tmp_path, content):
     index = lethevec.Index(DIM, vectors=tmp_path / "w")
     index.add(x[:9], ids=range(9))
     assert (tmp_path / "w-2").read_bytes() == content
+
+
+def test_where_every_file_has_a_name(x, tmp_path, monkeypatch):
+    """Not every file system has files without one, which get theirs when they have their mark."""
+
+    def refused(*_, **__):
+        raise OSError(errno.EOPNOTSUPP, "no such files here")
+
+    monkeypatch.setattr(os, "link", refused)
+    one, two = (lethevec.Index(DIM, vectors=tmp_path / "v") for _ in range(2))
+    one.add(x[:9], ids=range(9))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["v", "v-2"]
+    assert (tmp_path / "v").read_bytes().startswith(MARK)
+    del one, two
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_links_and_devices_are_refused(tmp_path):
@@ -421,3 +438,207 @@ def test_a_signal_while_it_is_made_again_leaves_no_file(x, tmp_path):
     assert index.digest() == before
     gc.collect()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+AFTER_THE_END = """
+import atexit, os, sys
+def last():
+    calls = {
+        "search": lambda: index.search(x[3], k=1),
+        "search_radius": lambda: index.search_radius(x[3], 1.0),
+        "vectors": lambda: index.vectors([3]),
+        "digest": index.digest,
+        "copy": index.copy,
+        "save": lambda: index.save(sys.argv[2]),
+        "add": lambda: index.add(x[:1], ids=[1000]),
+        "update": lambda: index.update(x[:1], ids=[3]),
+        "forget": lambda: index.forget(3),
+    }
+    for name, call in calls.items():
+        try:
+            call()
+        except lethevec.errors.FileError as error:
+            print(name, "the process ends" in str(error))
+        else:
+            print(name, "gave an answer")
+    print(len(index), 3 in index, os.path.exists(sys.argv[1]))
+atexit.register(last)  # before the package's own, so it is called after it
+import numpy as np, lethevec
+x = np.random.default_rng(8).normal(size=(100, 160)).astype(np.float32)
+index = lethevec.Index(160, metric="l2", vectors=sys.argv[1], source=sys.argv[3])
+index.add(x, ids=range(100))
+index.save(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("source", ["scan", "pivots", "graph"])
+def test_after_the_end_it_refuses_and_gives_no_zeros(tmp_path, source):
+    """Whoever still has the index when its file is overwritten at the exit: a good snapshot is not replaced."""
+    x = np.random.default_rng(8).normal(size=(100, 160)).astype(np.float32)
+    expected = lethevec.Index(160, metric="l2", source=source)
+    expected.add(x, ids=range(100))
+    command = [sys.executable, "-c", AFTER_THE_END, str(tmp_path / "v"), str(tmp_path / "s"), source]
+    lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    assert [line for line in lines[:-1] if not line.endswith(" True")] == []
+    assert len(lines) == 10
+    assert lines[-1] == "100 True False"
+    assert lethevec.Index.load(tmp_path / "s").digest() == expected.digest()
+
+
+def test_what_crosses_a_threshold_leaves_the_file_at_once(x, tmp_path):
+    """An automatic source makes the index again. The old one, and its file, may be in use by a search for long."""
+    index = lethevec.Index(DIM, metric="l2", vectors=tmp_path / "v", source=lethevec.Auto(pivots_from=700))
+    index.add(x[:800], ids=range(800))
+    searched = index._native
+    index.forget(range(150))
+    assert index._native is not searched
+    content = files_in(tmp_path)
+    assert x[300].tobytes() in content
+    assert [row for row in range(150) if x[row].tobytes() in content] == []
+    del searched
+    index.add(x[800:850], ids=range(800, 850))
+    searched = index._native
+    index.forget(300)
+    assert index._native is not searched
+    assert x[300].tobytes() not in files_in(tmp_path)
+    assert searched.search(x[301:302], 1, 1.0, None, 1, np.empty((1, 1), np.int64), np.empty((1, 1), np.float32))
+
+
+def unsettled(monkeypatch, call):
+    """From now on the core's call does its work, and then the disk does not confirm it."""
+    real = getattr(core.Index, call)
+
+    def change(self, *args):
+        real(self, *args)
+        raise UnsettledError("the disk does not confirm it")
+
+    monkeypatch.setattr(core.Index, call, change)
+
+
+def test_a_threshold_is_crossed_even_if_the_disk_does_not_confirm_it(x, tmp_path, monkeypatch):
+    index = lethevec.Index(DIM, metric="l2", vectors=tmp_path / "v", source=lethevec.Auto(pivots_from=700))
+    index.add(x[:800], ids=range(800))
+    with monkeypatch.context() as patch:
+        unsettled(patch, "forget")
+        with pytest.raises(FileError, match="does not confirm"):
+            index.forget(range(150))
+    plain = lethevec.Index(DIM, metric="l2", source=lethevec.Auto(pivots_from=700))
+    plain.add(x[150:800], ids=range(150, 800))
+    assert index.digest() == plain.digest()
+    assert index.stats()["pivots"] == plain.stats()["pivots"] == 0
+
+
+@pytest.mark.parametrize("call", ["add", "update", "forget"])
+def test_the_gain_follows_what_the_disk_does_not_confirm(x, tmp_path, monkeypatch, call):
+    options = {"metric": "l2", "family": "usr", "source": "scan"}
+    index = lethevec.Index(DIM, vectors=tmp_path / "v", **options)
+    x = np.concatenate([x[:200], 50 * x[200:300]])
+    index.add(x[:250], ids=range(250))
+    changes = {
+        "add": (lambda: index.add(x[250:], ids=range(250, 300)), {id: id for id in range(300)}),
+        "update": (
+            lambda: index.update(x[250:], ids=range(50)),
+            {id: id + 250 if id < 50 else id for id in range(250)},
+        ),
+        "forget": (lambda: index.forget(range(200, 250)), {id: id for id in range(200)}),
+    }
+    change, left = changes[call]
+    before = index.stats()["mean_norm"]
+    with monkeypatch.context() as patch:
+        unsettled(patch, call)
+        with pytest.raises(FileError, match="does not confirm"):
+            change()
+    plain = lethevec.Index(DIM, **options)
+    plain.add(x[list(left.values())], ids=list(left))
+    for _ in range(2):
+        assert index.stats()["mean_norm"] == plain.stats()["mean_norm"] != before
+        assert index.digest() == plain.digest()
+        one, other = (i.search(x[:20], k=5, effort=0.2) for i in (index, plain))
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.distances, other.distances)
+        # What is counted is what is there: it can all go, and something else come.
+        for one_index in (index, plain):
+            one_index.forget(one_index.ids())
+            assert one_index.stats()["mean_norm"] == 1.0
+            one_index.add(x[:10] * 9, ids=range(10))
+
+
+def test_others_go_on_while_a_file_is_overwritten(x, tmp_path):
+    """Another thread sees it half done; and the mark, by which it is known if the process is killed now, is there."""
+    path = tmp_path / "v"
+    wide = np.tile(x, (1, 20))
+    seen, wrong = [], []
+
+    def watch(held, stop):
+        while not stop.is_set():
+            overwritten = os.pread(held, 4, HEAD) == bytes(4)
+            if overwritten and path.exists():
+                seen.append(True)
+            if os.pread(held, len(MARK), 0) != MARK and path.exists():
+                wrong.append(True)
+
+    for _ in range(30):  # the machine may be busy with something else, but not each time
+        index = lethevec.Index(wide.shape[1], source="scan", vectors=path)
+        index.add(wide, ids=range(len(wide)))
+        held, stop = os.open(path, os.O_RDONLY), threading.Event()
+        thread = threading.Thread(target=watch, args=(held, stop))
+        thread.start()
+        del index
+        stop.set()
+        thread.join()
+        os.close(held)
+        assert not path.exists()
+        if seen:
+            break
+    assert seen
+    assert not wrong
+
+
+NOT_CONFIRMED = """
+import os, sys, numpy as np, lethevec
+path = sys.argv[1]
+def dirty():
+    inode, total, here = f" {os.stat(path).st_ino} ", 0, False
+    for line in open("/proc/self/smaps"):
+        words = line.split()
+        if not words[0].endswith(":"):
+            here = inode in line
+        elif here and words[0] in ("Shared_Dirty:", "Private_Dirty:"):
+            total += int(words[1]) << 10
+    return total
+x = np.random.default_rng(8).normal(size=(4000, 160)).astype(np.float32)
+index = lethevec.Index(160, vectors=path, source="scan")
+index.add(x, ids=range(4000))
+other = os.open(path, os.O_RDWR)
+os.fsync(other)
+def change(*ids):
+    try:
+        index.forget(ids, ignore_unknown=True)
+    except lethevec.errors.FileError:
+        print("failed", end=" ")
+    print(dirty(), len(index))
+print(dirty(), len(index))
+change(7)
+os.fsync(other)  # from now on the system takes the pages for written, as after an error of the disk
+print(dirty(), len(index))
+change(10**9)
+change(10**9)
+"""
+
+
+def test_what_the_disk_has_refused_is_written_again(tmp_path):
+    """The system tells once that it could not write a page, and does not try again by itself."""
+    command = ["strace", "-f", "-e", "trace=msync", "-e", "inject=msync:error=EIO:when=1..2", "-o", "/dev/null"]
+    try:
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"needs strace: {error}")
+    run = [*command, sys.executable, "-c", NOT_CONFIRMED, str(tmp_path / "v")]
+    ended = subprocess.run(run, check=True, capture_output=True, text=True)
+    clean, first, written, second, third = (line.split() for line in ended.stdout.splitlines())
+    if clean[0] != "0" or written[0] != "0":
+        pytest.skip("this file system does not tell what is written")
+    assert first[0] == second[0] == "failed"
+    assert int(first[1]) > 0
+    assert int(second[1]) >= 4 * 160 * 3999 // 4  # a whole piece of the file at least
+    assert third == ["0", "3999"]

@@ -179,7 +179,8 @@ def test_a_reader_in_the_way_is_reported_and_remembered(tmp_path: Path):
     connection.execute("CREATE TABLE another (a)")
     reader.close()
     pages = checkpointer.run(0.0).pages
-    assert pages is not None and pages >= named
+    assert pages is not None
+    assert pages >= named
     assert checkpointer.run(0.0).pages == frozenset()
     connection.close()
     raw.close()

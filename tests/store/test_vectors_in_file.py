@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 import lethevec
+from lethevec._index.vector_files import UnsettledError
 from lethevec._native import core
 from lethevec._store.checkpoint import BusyError
-from lethevec.errors import ErasureIncompleteError, IncompleteWriteError, ParameterError, UnsupportedError
+from lethevec.errors import (
+    ErasureIncompleteError,
+    FileError,
+    IncompleteWriteError,
+    ParameterError,
+    UnsupportedError,
+)
 from lethevec.reference.kept_form import packed, rounded
 
 from .conftest import find_leftovers
@@ -282,3 +289,40 @@ class TestEveryReceiptIsOfASearch:
         """Two in one completion search what one does, and the next one no more."""
         first = searched(db.forget(ids=[5]))
         assert 0 < searched(db.forget(ids=[6])) <= 2 * first
+
+
+@pytest.mark.parametrize("call", ["add", "update", "forget"])
+def test_the_gain_of_a_store_follows_what_the_disk_does_not_confirm(x, tmp_path, monkeypatch, call):
+    """The call fails and is undone, in the index too, whose records are counted once."""
+    x = np.concatenate([x[:300], 50 * x[300:400]])
+    real = getattr(core.Index, call)
+    failed = []
+
+    def change(self, *args):
+        done = real(self, *args)
+        if not failed:
+            failed.append(True)
+            raise UnsettledError("the disk does not confirm it")
+        return done
+
+    options = {"family": "usr", "source": "scan"}
+    with lethevec.open(tmp_path / "s.lethe", DIM, "l2", vectors="file", index=options) as db:
+        db.add(x[:350], ids=range(350))
+        before = db.digest()
+        changes = {
+            "add": lambda: db.add(x[350:], ids=range(350, 400)),
+            "update": lambda: db.update(x[350:], ids=range(50)),
+            "forget": lambda: db.forget(ids=range(300, 350)),
+        }
+        with monkeypatch.context() as patch:
+            patch.setattr(core.Index, call, change)
+            with pytest.raises(FileError, match="does not confirm"):
+                changes[call]()
+        assert failed
+        assert db.digest() == before
+        plain = lethevec.Index(DIM, "l2", **options)
+        plain.add(x[:350], ids=range(350))
+        assert db.stats()["mean_norm"] == plain.stats()["mean_norm"]
+        assert db._mirror.index._gain.counts._counts == plain._gain.counts._counts
+        found = db.search(x[:30], k=5).distances
+        np.testing.assert_array_equal(found, plain.search(x[:30], k=5).distances)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,7 +35,7 @@ from .locking import ChangeLock
 from .records import Records, refuse
 from .sources import Source
 from .tuning import Tuning, find_effort
-from .vector_files import VectorFiles, as_vector_files
+from .vector_files import UnsettledError, VectorFiles, as_vector_files
 
 # Nearly every search asks for nothing that has to be converted or refused, and one query should not wait for a call for
 # each question. What this one does not take goes the long way, which has the errors.
@@ -259,8 +259,11 @@ class Index:
         with self._changing, self._passing(vectors) as x:
             checked = as_ids(ids, count=len(x))
             workers = resolve_threads(threads, len(x))
-            self._records.add(x, checked, workers)
-            if self._gain.follows:
+            if not self._gain.follows:
+                self._records.add(x, checked, workers)
+                return
+            with self._unsettled_last() as change:
+                change(lambda: self._records.add(x, checked, workers))
                 counts = self._gain.after(entering=x)
                 self._follow(counts, workers, undo=lambda: self._records.forget(checked))
 
@@ -290,8 +293,8 @@ class Index:
             if not self._gain.follows:
                 refuse(native.update(x, checked, workers))
                 return
-            with self._leaving(checked) as (present, leaving):
-                refuse(native.update(x, checked, workers))
+            with self._leaving(checked) as (present, leaving), self._unsettled_last() as change:
+                change(lambda: refuse(native.update(x, checked, workers)))
                 counts = self._gain.after(entering=x, leaving=leaving)
                 self._follow(counts, workers, undo=lambda: native.update(leaving, present, workers))
 
@@ -319,12 +322,12 @@ class Index:
                 return 0
             if not self._gain.follows:
                 return self._records.forget(checked, ignore_unknown=ignore_unknown)
-            with self._leaving(checked) as (present, leaving):
-                gone = self._records.forget(checked, ignore_unknown=ignore_unknown)
+            with self._leaving(checked) as (present, leaving), self._unsettled_last() as change:
+                change(lambda: self._records.forget(checked, ignore_unknown=ignore_unknown))
                 workers = resolve_threads(None)
                 counts = self._gain.after(leaving=leaving)
                 self._follow(counts, workers, undo=lambda: self._records.add(leaving, present, workers))
-                return gone
+                return len(present)
 
     def get(self, ids: npt.ArrayLike) -> list[Record]:
         """The records of ids, in the order asked for.
@@ -358,8 +361,24 @@ class Index:
         try:
             self._gain.count(counts, self._records.native, workers)
         except BaseException:
-            undo()
+            with suppress(UnsettledError):  # it is undone, and the first error is the one to tell
+                undo()
             raise
+
+    @contextmanager
+    def _unsettled_last(self) -> Iterator[Callable[[Callable[[], object]], None]]:
+        """Calls a change of the records; that the disk does not confirm it is told when all is done."""
+        told: list[UnsettledError] = []
+
+        def change(work: Callable[[], object]) -> None:
+            try:
+                work()
+            except UnsettledError as error:
+                told.append(error)
+
+        yield change
+        if told:
+            raise told[0]
 
     def _passing(self, vectors: npt.ArrayLike) -> AbstractContextManager[F32]:
         passing = passing_vectors(vectors, self.dim, nonzero=self.metric == "cosine")

@@ -16,7 +16,7 @@ from ..errors import IdError, UnknownIdError
 from .arguments import I64
 from .config import Config
 from .sources import Auto, Chosen, chosen, native_source
-from .vector_files import VectorFiles
+from .vector_files import UnsettledError, VectorFiles
 
 #: Records from which on a call that files them in cells shows a bar.
 SHOWN_FROM = 20_000
@@ -104,11 +104,22 @@ class Records:
             leaving = int(present.sum())
             if self._passes_threshold(-leaving):
                 left = self._without(ids, present, ignore_unknown)
-                self.native, self.source = self._made_again(len(left), left)
+                made, source = self._made_again(len(left), left)
+                if self._files is not None:
+                    self._forget_in_file(ids, made, source)
+                self.native, self.source = made, source
                 return leaving
         gone, refusal = self.native.forget(ids, ignore_unknown, resolve_threads(None, leaving))
         refuse(refusal)
         return gone
+
+    def _forget_in_file(self, ids: I64, made: core.Index, source: Chosen) -> None:
+        """Forget records in an index that is replaced by this one: its file may be there until searches end."""
+        try:
+            refuse(self.native.forget(ids, True, resolve_threads(None, len(ids)))[1])
+        except UnsettledError:
+            self.native, self.source = made, source
+            raise
 
     def forget_one(self, id: int) -> bool:
         """Forget a single record, faster; whether there was one."""

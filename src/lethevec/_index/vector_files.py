@@ -3,7 +3,8 @@
 Such a file is working memory and no format. The index makes it, for its owner alone, and holds a lock on it; nobody
 else reads it. When the index goes away, or the process ends, the core overwrites the file and removes it. What a
 process has left that was killed is recognised by its mark and by the lock that nobody holds: it is overwritten and
-removed by whoever next wants a file of this name. A file without the mark is somebody else's and is never touched.
+removed by whoever next wants a file of this name. A file without the mark, be it empty, is somebody else's and is never
+touched. So a file of ours gets its name when it has its mark, and loses the mark after its name.
 
 An index that is made again (see `records`) has two files for a while, so there are several names.
 """
@@ -28,7 +29,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["VectorFiles", "as_vector_files", "names_of", "remove_leftovers"]
+__all__ = ["UnsettledError", "VectorFiles", "as_vector_files", "names_of", "remove_leftovers"]
 
 MARK = b"LETHEVEC vectors of a process that is running\n"
 #: Names that are tried. A store has as many at the most, since each of them is looked for in a search of its files.
@@ -36,6 +37,10 @@ MOST, MOST_OF_STORE = 1000, 8
 _PIECE = 1 << 20
 
 _kept: weakref.WeakSet[core.Index] = weakref.WeakSet()  # those of this process whose vectors are in files
+
+
+class UnsettledError(FileError):
+    """A change was made, but the disk has not confirmed that what it overwrote in the file is overwritten."""
 
 
 def names_of(base: Path, most: int = MOST_OF_STORE) -> list[Path]:
@@ -69,6 +74,37 @@ class VectorFiles:
         return made
 
     def _new_file(self) -> tuple[Path, int]:
+        try:
+            path, descriptor = self._mark_and_name()
+        except FileExistsError:
+            raise
+        except OSError:  # not every file system has files without a name
+            return self._name_and_mark()
+        try:
+            sync_folder(path.parent)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            raise
+        return path, descriptor
+
+    def _mark_and_name(self) -> tuple[Path, int]:
+        descriptor = os.open(self._base.parent, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
+        try:
+            _locked(descriptor)
+            os.pwrite(descriptor, MARK, 0)
+            for path in names_of(self._base, self._most):
+                with suppress(FileExistsError):
+                    # `src_dir_fd` has no meaning here but that the link in /proc is followed.
+                    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+                    return path, descriptor
+            raise self._no_name()
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _name_and_mark(self) -> tuple[Path, int]:
+        """The second best: what a process leaves that is killed between the two is an empty file, which stays."""
         for path in names_of(self._base, self._most):
             try:
                 descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -84,7 +120,10 @@ class VectorFiles:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
-        raise OSError(errno.EEXIST, f"{self._most} files of this name are there and in use")
+        raise self._no_name()
+
+    def _no_name(self) -> OSError:
+        return OSError(errno.EEXIST, f"{self._most} files of this name are there and in use")
 
 
 def remove_leftovers(base: Path) -> None:
@@ -103,14 +142,15 @@ def _remove_leftover(path: Path) -> None:
     descriptor = open_regular(path, os.O_RDWR, alone=True)
     try:
         begin = os.pread(descriptor, len(MARK), 0)
-        if os.fstat(descriptor).st_uid != os.geteuid() or not MARK.startswith(begin):
+        if os.fstat(descriptor).st_uid != os.geteuid() or begin != MARK:
             raise OSError(errno.EEXIST, f"expected a free name, got {path}, which is not a file of ours")
         if not _locked(descriptor):
             return
         if _has_name(descriptor, path):
-            _overwrite(descriptor)
+            _overwrite(descriptor, len(MARK))
             os.unlink(path)
             sync_folder(path.parent)
+            os.pwrite(descriptor, bytes(len(MARK)), 0)
     finally:
         os.close(descriptor)
 
@@ -133,9 +173,9 @@ def _has_name(descriptor: int, path: Path) -> bool:
     return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
 
-def _overwrite(descriptor: int) -> None:
+def _overwrite(descriptor: int, at: int) -> None:
+    """Overwrite all from here on."""
     size, zeros = os.fstat(descriptor).st_size, bytes(_PIECE)
-    at = 0
     while at < size:
         at += os.pwrite(descriptor, zeros[: size - at], at)
     os.fsync(descriptor)
