@@ -53,6 +53,12 @@ RECIPES = {
         "patches",
         pip=("numpy", "scikit-image"),
     ),
+    "sift-128": Recipe(
+        "2,000,000 SIFT descriptors, on a grid at four sizes, of photographs in scikit-image and scikit-learn",
+        "euclidean",
+        "descriptors",
+        pip=("numpy", "opencv-python-headless", "scikit-image", "scikit-learn"),
+    ),
     "flights-12": Recipe(
         "326,000 flights from New York in 2013: times, delays and distances, standardised",
         "euclidean",
