@@ -101,8 +101,11 @@ def _polars(given: Any, name: str) -> Read:
         return _beside([_polars(column, f"{name}, column {column.name!r}") for column in columns], given.columns, name)
     if given.null_count():
         raise VectorError(f"{name}: expected numbers everywhere, got {given.null_count()} nulls")
-    array = given.to_numpy()  # nulls inside vectors become NaN, which the check refuses
-    return stacked(array, name) if array.dtype == object and len(array) else Read(array, False)
+    try:
+        return Read(given.to_numpy(allow_copy=False), False)
+    except RuntimeError:  # in several pieces, or lists
+        array = given.to_numpy()  # nulls inside vectors become NaN, which the check refuses
+    return stacked(array, name) if array.dtype == object and len(array) else Read(array, array.flags.writeable)
 
 
 def _arrow(given: Any, name: str) -> Read:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lethevec
-from lethevec._vectors import as_vectors
+from lethevec._vectors import as_vectors, passing_vectors
 from lethevec.errors import IdError, VectorError
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed: make test-frames")
@@ -24,6 +24,7 @@ LISTS = {
     "large": pa.array(X.tolist(), type=pa.large_list(pa.float32())),
     "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(X),
 }
+POLARS = pl.Series(X, dtype=pl.Array(pl.Float32, 6))
 
 
 class Only:
@@ -53,6 +54,8 @@ READABLE = {
     "Polars frame of two types": lambda: pl.DataFrame(X, schema=NAMES).with_columns(pl.col("c0").cast(pl.Float64)),
     "Polars frame, one column of lists": lambda: pl.DataFrame({"vector": X.tolist()}),
     "Polars column of arrays": lambda: pl.Series(X, dtype=pl.Array(pl.Float32, 6)),
+    "Polars column of arrays, in pieces": lambda: pl.concat([POLARS[:7], POLARS[7:]], rechunk=False),
+    "Polars frame, in pieces": lambda: pl.concat([pl.DataFrame(X[:7], NAMES), pl.DataFrame(X[7:], NAMES)]),
     "Polars column of lists": lambda: pl.Series(X.tolist(), dtype=pl.List(pl.Float32)),
     "Arrow table": lambda: pa.table({name: X[:, i] for i, name in enumerate(NAMES)}),
     "Arrow batch": lambda: pa.record_batch({name: pa.array(X[:, i]) for i, name in enumerate(NAMES)}),
@@ -98,6 +101,33 @@ def test_what_can_be_read_in_place_is_not_copied(kind):
     """Two readings are of the same memory."""
     given = READABLE[kind]()
     assert np.shares_memory(as_vectors(given, 6), as_vectors(given, 6))
+
+
+COPIED = [
+    "pandas frame, columns one by one",
+    "pandas frame of two types",
+    "pandas frame of nullable numbers",
+    "pandas column of lists",
+    "Polars frame",
+    "Polars frame, in pieces",
+    "Polars column of arrays, in pieces",
+    "Polars column of lists",
+    "Arrow table",
+    "Arrow fixed, in pieces",
+    "Arrow tensor, in pieces",
+    "NumPy column of arrays",
+]
+
+
+@pytest.mark.parametrize("kind", COPIED)
+def test_what_has_to_be_copied_is_wiped(kind):
+    """The copy that is handed on is zeros when the vectors are in the index."""
+    given = READABLE[kind]()
+    with passing_vectors(given, 6) as handed:
+        assert np.array_equal(handed, X)
+        kept = handed
+    assert not kept.any()
+    assert np.array_equal(as_vectors(given, 6), X)
 
 
 def test_jax():
