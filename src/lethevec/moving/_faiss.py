@@ -1,4 +1,4 @@
-"""Faiss: an index file, with the ids of an IDMap or the numbers 0 to n - 1."""
+"""Faiss: an index file, with the ids of an IDMap or of inverted lists, or the numbers 0 to n - 1."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .._extras import need
 from ..errors import FileError, FormatError, UnsupportedError
@@ -37,17 +38,34 @@ class FaissSource(Source):
             )
         self.metric = "l2" if index.metric_type == faiss.METRIC_L2 else "ip"
         self._index, self._ids = index, None
+        self._own = False  # whether the inner index knows its vectors by these ids, and not by place
         inner = faiss.downcast_index(index)
         if isinstance(inner, faiss.IndexIDMap):
             self._ids = faiss.vector_to_array(inner.id_map)
             inner = faiss.downcast_index(inner.index)
-        if hasattr(inner, "make_direct_map"):
-            inner.make_direct_map()
+        try:
+            self._map_lists(faiss, inner)
+        except Exception as error:
+            raise self._unreadable(inner, error) from None
         self._inner = inner
         if not _is_exact(faiss, inner):
             self.remarks = (
                 f"{type(inner).__name__} keeps codes instead of vectors: what was copied is an approximation of them",
             )
+
+    def _map_lists(self, faiss: Any, inner: Any) -> None:
+        """Let inverted lists find a vector by its id, and see which ids they have: gaps where records were removed."""
+        lists = faiss.try_extract_index_ivf(inner)
+        if lists is None:
+            return
+        ids = np.sort(_ids_in(faiss, lists.invlists, lists.nlist))
+        if np.array_equal(ids, np.arange(len(ids))):
+            lists.make_direct_map()
+            return
+        if self._ids is not None:  # of an IDMap, which then gives the ids of others in Faiss as well
+            raise ValueError("records were removed from inverted lists below an IDMap, which mixes up ids")
+        lists.set_direct_map_type(faiss.DirectMap.Hashtable)
+        self._ids, self._own = ids, True
 
     def count(self) -> int:
         """What the index says."""
@@ -63,13 +81,20 @@ class FaissSource(Source):
 
     def _vectors(self, start: int, rows: int) -> F32:
         try:
-            return np.ascontiguousarray(self._inner.reconstruct_n(start, rows), dtype=np.float32)
-        except Exception as error:  # IVF files with ids of their own have gaps, and some indexes cannot reconstruct
-            kind = type(self._inner).__name__
-            raise UnsupportedError(
-                f"{self.name}: expected an index that gives vectors back by number, got {kind}: "
-                f"{str(error).splitlines()[0][:200]}"
-            ) from None
+            if self._own and self._ids is not None:
+                got = self._inner.reconstruct_batch(self._ids[start : start + rows])
+            else:
+                got = self._inner.reconstruct_n(start, rows)
+            return np.ascontiguousarray(got, dtype=np.float32)
+        except Exception as error:  # some indexes cannot reconstruct
+            raise self._unreadable(self._inner, error) from None
+
+    def _unreadable(self, inner: Any, error: Exception) -> UnsupportedError:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return UnsupportedError(
+            f"{self.name}: expected an index that gives vectors back by number, got {type(inner).__name__}: "
+            f"{first[:200]}"
+        )
 
     def residue(self) -> Residue:
         """Faiss writes what the index holds, and nothing else."""
@@ -78,6 +103,17 @@ class FaissSource(Source):
         )
 
 
+def _ids_in(faiss: Any, lists: Any, count: int) -> npt.NDArray[np.int64]:
+    """The ids of all inverted lists."""
+    parts = [
+        faiss.rev_swig_ptr(lists.get_ids(number), size).copy()
+        for number in range(count)
+        if (size := int(lists.list_size(number)))
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
 def _is_exact(faiss: Any, index: Any) -> bool:
-    exact = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
+    # What IndexRefineFlat and IndexNSGFlat give back are the vectors too.
+    exact = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat, faiss.IndexNSGFlat, faiss.IndexRefineFlat)
     return isinstance(index, exact)

@@ -77,13 +77,15 @@ def faiss_indexes():
         "hnsw": faiss.IndexHNSWFlat(DIM, 8),
         "ivf": faiss.index_factory(DIM, "IVF4,Flat"),
         "sq8": faiss.index_factory(DIM, "SQ8"),
+        "refined": faiss.index_factory(DIM, "IVF4,SQ8,RFlat"),
+        "nsg": faiss.index_factory(DIM, "NSG8"),
     }
     for index in exact.values():
         index.train(VECTORS)
     return faiss, exact
 
 
-@pytest.mark.parametrize("kind", ["flat", "ip", "hnsw", "ivf", "sq8"])
+@pytest.mark.parametrize("kind", ["flat", "ip", "hnsw", "ivf", "sq8", "refined", "nsg"])
 def test_faiss(tmp_path, copied, kind):
     faiss, indexes = faiss_indexes()
     index = indexes[kind]
@@ -111,6 +113,42 @@ def test_faiss_with_ids_and_removals(tmp_path, copied):
     assert VECTORS[LIVING[0]].tobytes() in raw
     assert not any(VECTORS[place].tobytes() in raw for place in DELETED)
     assert "closes the gaps" in residue.remark
+
+
+@pytest.mark.parametrize("kind", ["IVF4,Flat", "IVF4,SQ8", "PCA24,IVF4,Flat"])
+def test_faiss_whose_inverted_lists_have_ids(tmp_path, copied, kind):
+    faiss, _ = faiss_indexes()
+    index = faiss.index_factory(DIM, kind)
+    index.train(VECTORS)
+    index.add_with_ids(VECTORS, np.arange(N)[::-1] * 3)
+    index.remove_ids(np.arange(N)[::-1][DELETED] * 3)
+    faiss.write_index(index, str(tmp_path / "index.faiss"))
+    moved, _, records, _ = copied("faiss", tmp_path / "index.faiss")
+    assert moved.records == len(LIVING)
+    assert set(records) == {(N - 1 - place) * 3 for place in LIVING}
+    got = np.stack([records[(N - 1 - place) * 3].vector for place in LIVING])
+    assert np.abs(got - VECTORS[LIVING]).max() < (0.05 if "SQ8" in kind else 1e-5)
+
+
+def test_faiss_with_removals_and_no_ids(tmp_path, copied):
+    faiss, indexes = faiss_indexes()
+    indexes["ivf"].add(VECTORS)
+    indexes["ivf"].remove_ids(np.array(DELETED))
+    faiss.write_index(indexes["ivf"], str(tmp_path / "index.faiss"))
+    _, _, records, _ = copied("faiss", tmp_path / "index.faiss")
+    check_vectors(records, int)
+
+
+def test_faiss_that_has_mixed_up_its_ids(tmp_path):
+    """Faiss removes from the lists and not from the map above them: its own searches then give ids of others."""
+    faiss, _ = faiss_indexes()
+    index = faiss.index_factory(DIM, "IDMap,IVF4,Flat")
+    index.train(VECTORS)
+    index.add_with_ids(VECTORS, np.arange(N) + 50)
+    index.remove_ids(np.array(DELETED) + 50)
+    faiss.write_index(index, str(tmp_path / "index.faiss"))
+    with pytest.raises(UnsupportedError, match="mixes up ids"):
+        moving.open_source("faiss", str(tmp_path / "index.faiss"))
 
 
 def test_faiss_that_cannot_be_read(tmp_path):
