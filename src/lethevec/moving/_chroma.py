@@ -1,4 +1,9 @@
-"""Chroma: a local folder, read through its own package. The files are then searched for what was deleted."""
+"""Chroma: a local folder, read through its own package. The files are then searched for what was deleted.
+
+A deleted record can be in four places: in the log (a table in which every record is written whole and which Chroma
+empties only up to what its graph files have); in the graph files, where it is marked or not even that yet; in the graph
+files of a collection that was dropped, which stay as they are; and in parts of the database that are free.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from .._extras import need
+from .._store.foreign import rows_of
 from ..errors import FileError, FormatError
-from ._hnsw_file import read_header
-from ._left_behind import bytes_by_file, files_below, unused_bytes
-from ._source import Batch, Residue, Source, choose, same_dim
+from ._hnsw_file import HnswFile, read_header
+from ._left_behind import Prints, bytes_by_file, files_below, unused_bytes
+from ._source import F32, Batch, Residue, Source, choose, same_dim
 
 __all__ = ["ChromaSource"]
 
@@ -63,29 +69,90 @@ class ChromaSource(Source):
             start += len(part["ids"])
 
     def residue(self) -> Residue:
-        """Vectors that are only marked in the graph files, and bytes in the unused parts of the database."""
-        gone = []
-        for header in sorted(self._folder.glob("*/header.bin")):
-            elements = header.with_name("data_level0.bin")
-            try:
-                file = read_header(header, elements, skip=4)
-                gone += [vectors[deleted] for _, vectors, deleted in file.parts(10_000) if file.dim == self.dim]
-            except (FormatError, OSError):  # another version of Chroma writes other files
-                continue
-        left = np.concatenate(gone) if gone else np.empty((0, self.dim), dtype=np.float32)
-        places = bytes_by_file(left, files_below(self._folder)) if len(left) else {}
+        """Records in the log, vectors in graph files, also of dropped collections, and bytes in unused parts."""
+        ids, living = self._living()
+        logged, log_bytes = self._logged(ids)
+        graph = self._in_graph(living)
+        places = bytes_by_file(graph, files_below(self._folder)) if len(graph) else {}
         unused = unused_bytes(self._folder / "chroma.sqlite3")
-        if unused:
-            places["chroma.sqlite3, unused parts"] = unused
+        for place, held in (("log", log_bytes), ("unused parts", unused)):
+            if held:
+                places[f"chroma.sqlite3, {place}"] = held
+        dropped, dropped_bytes = 0, 0
+        for file in self._graph_files(own=False):
+            held = 4 * file.dim * file.count
+            places[f"{file.path.relative_to(self._folder)}, of a dropped collection"] = held
+            dropped, dropped_bytes = dropped + file.count, dropped_bytes + held
+        both = Prints(graph, unit=self._unit)
+        records = dropped + len(graph) + sum(not both.has(vector[None])[0] for vector in logged.values())
         words = [
-            f"the vectors of {len(left):,} deleted records are still in the graph files, where Chroma only marks them"
-            if len(left)
+            f"the vectors of {len(graph):,} deleted records are still in the graph files, where Chroma only marks them"
+            if len(graph)
             else "no deleted vectors in the graph files",
+            *(
+                [f"{len(logged):,} deleted records are still whole in the log of chroma.sqlite3: vectors and texts"]
+                if logged
+                else []
+            ),
+            *([f"{dropped:,} vectors are in the graph files of collections that were dropped"] if dropped else []),
             f"{unused:,} bytes in unused parts of chroma.sqlite3 are not overwritten: deleted texts and metadata"
             if unused
             else "nothing in the unused parts of chroma.sqlite3",
         ]
-        return Residue(len(left), left.nbytes + unused, "; ".join(words), places)
+        return Residue(records, graph.nbytes + log_bytes + unused + dropped_bytes, "; ".join(words), places)
+
+    @property
+    def _unit(self) -> bool:
+        """Whether vectors in the graph files have length 1."""
+        return self.metric == "cosine"
+
+    def _living(self) -> tuple[set[int | str], Prints]:
+        """The ids of the records, and by what their vectors are told."""
+        ids: set[int | str] = set()
+        living = Prints(np.empty((0, self.dim), dtype=np.float32), unit=self._unit)
+        for batch in self.batches(10_000):
+            ids.update(batch.ids)
+            living.add(batch.vectors)
+        return ids, living
+
+    def _logged(self, living: set[int | str]) -> tuple[dict[str, F32], int]:
+        """The vectors of records in the log that are not there any more, by their ids; and their bytes."""
+        found: dict[str, F32] = {}
+        held = 0
+        query = "SELECT id, vector, metadata FROM embeddings_queue WHERE topic LIKE ? AND vector IS NOT NULL"
+        try:
+            for id, vector, metadata in rows_of(self._folder / "chroma.sqlite3", query, (f"%/{self._collection.id}",)):
+                if id not in living and len(vector) == 4 * self.dim:
+                    found[id] = np.frombuffer(vector, dtype="<f4").astype(np.float32)
+                    held += len(vector) + len((metadata or "").encode("utf-8", "surrogatepass"))
+        except FormatError:  # another version of Chroma has other tables
+            return {}, 0
+        return found, held
+
+    def _in_graph(self, living: Prints) -> F32:
+        """Vectors in the graph files of this collection that no record has; and all that are marked as deleted."""
+        gone = []
+        for file in self._graph_files(own=True):
+            if file.dim == self.dim:
+                gone += [vectors[marked | ~living.has(vectors)] for _, vectors, marked in file.parts(10_000)]
+        return np.concatenate(gone) if gone else np.empty((0, self.dim), dtype=np.float32)
+
+    def _graph_files(self, *, own: bool) -> list[HnswFile]:
+        """The graph files of this collection, or those that belong to no collection any more."""
+        try:
+            rows = rows_of(self._folder / "chroma.sqlite3", "SELECT id, collection FROM segments")
+            owners = {str(id): str(collection) for id, collection in rows}
+        except FormatError:  # another version of Chroma has other tables
+            return []
+        found = []
+        for header in sorted(self._folder.glob("*/header.bin")):
+            owner = owners.get(header.parent.name)
+            if owner == str(self._collection.id) if own else owner is None:
+                try:
+                    found.append(read_header(header, header.with_name("data_level0.bin"), skip=4))
+                except (FormatError, OSError):  # another version of Chroma writes other files
+                    continue
+        return found
 
     def close(self) -> None:
         """Let go of the folder."""

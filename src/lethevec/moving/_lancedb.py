@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from .._extras import need
 from .._vectors import as_vectors
 from ..errors import FormatError, ParameterError
 from ._left_behind import bytes_by_file, files_below
-from ._source import Batch, Residue, Source, as_id, choose
+from ._source import UNKNOWN_METRIC, Batch, Residue, Source, as_id, choose
 
 __all__ = ["LanceSource"]
 
@@ -32,7 +33,7 @@ class LanceSource(Source):
         self.name = choose(names, table, location, "table")
         self._location, self._table = location, database.open_table(self.name)
         schema = self._table.schema
-        vectors = {name: getattr(schema.field(name).type, "list_size", None) for name in schema.names}
+        vectors = {name: _numbers_of(schema.field(name).type) for name in schema.names}
         self._vector = choose(
             [name for name, size in vectors.items() if size], vector_field, location, "column of vectors"
         )
@@ -40,12 +41,15 @@ class LanceSource(Source):
         if id_field is not None and id_field not in schema.names:
             raise ParameterError(f"{location}: expected a column named {id_field!r}, got {', '.join(schema.names)}")
         self._id = id_field if id_field is not None else "id" if "id" in schema.names else None
-        self.metric = metric or self._index_metric()
+        known = metric or self._index_metric()
+        self.metric = known or "l2"  # what LanceDB searches by where nothing is said
+        if known is None:
+            self.remarks = (UNKNOWN_METRIC,)
         if self._id is None:
-            self.remarks = ("no column of ids was named and none is called id, so records are numbered from 0",)
+            self.remarks += ("no column of ids was named and none is called id, so records are numbered from 0",)
 
-    def _index_metric(self) -> str:
-        """Of an index on the vectors, where there is one; LanceDB searches with L2 otherwise."""
+    def _index_metric(self) -> str | None:
+        """Of an index on the vectors, where there is one."""
         for index in self._table.list_indices():
             if self._vector in getattr(index, "columns", []):
                 stats = self._table.index_stats(index.name)
@@ -53,7 +57,7 @@ class LanceSource(Source):
                 distance = str(getattr(stats, "distance_type", "") or "").lower()
                 if distance in known:
                     return known[distance]
-        return "l2"
+        return None
 
     def count(self) -> int:
         """Rows of the newest version."""
@@ -104,7 +108,7 @@ class LanceSource(Source):
         return Residue(
             len(gone),
             vectors.nbytes,
-            f"{len(gone):,} deleted records can be read back from older versions of the table "
+            f"{len(gone):,} deleted or replaced records can be read back from older versions of the table "
             f"({len(versions)} are kept); optimize(cleanup_older_than=...) removes them",
             places,
         )
@@ -120,10 +124,29 @@ class LanceSource(Source):
         return found
 
 
+def _numbers_of(type: Any) -> int | None:
+    """How many numbers a column's vectors have; None where it has no vectors."""
+    size = getattr(type, "list_size", None)
+    return size if size and str(type.value_type) in ("halffloat", "float", "double") else None
+
+
 def _plain(payload: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: dates and other types of Arrow become text."""
+    """As JSON has it: dates and other types of Arrow become text, and NaN is left out as a null is."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(payload, default=str, allow_nan=False))
+        plain: dict[str, Any] = json.loads(json.dumps(_without_nan(payload), default=str, allow_nan=False))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"expected columns that JSON can hold, got others: {error}") from None
     return plain
+
+
+def _without_nan(value: Any) -> Any:
+    """pandas writes NaN where a number is missing. Infinities are texts, as PostgreSQL has them in JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items() if not _is_nan(one)}
+    return [_without_nan(one) for one in value] if isinstance(value, list) else value
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

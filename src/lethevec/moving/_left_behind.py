@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from .._forgetting.residue import search, vector_needles
 
-__all__ = ["bytes_by_file", "files_below", "unused_bytes"]
+__all__ = ["Prints", "bytes_by_file", "files_below", "unused_bytes"]
 
+_CLOSE = 2e-6  # of a vector's length: what a scaling to length 1 in another library may round differently
 _MOST = 1000  # vectors that are searched for, evenly spread over those that were deleted
 
 
@@ -36,6 +37,51 @@ class FileSource:
             while block := file.read(size):
                 yield at, block
                 at += len(block)
+
+
+class Prints:
+    """Vectors to be recognized in the files of others: three numbers of each, its products with fixed directions.
+
+    With `unit`, vectors are compared by their direction alone, as libraries keep them that scale to length 1.
+    """
+
+    def __init__(self, vectors: npt.NDArray[np.float32], *, unit: bool) -> None:
+        """These vectors; `add` takes more."""
+        self._unit = unit
+        drawn = np.random.default_rng(0).normal(size=(vectors.shape[1], 3))
+        self._directions = drawn / np.linalg.norm(drawn, axis=0)
+        self._parts = [self._of(vectors)]
+        self._sorted: npt.NDArray[np.float64] | None = None
+
+    def add(self, vectors: npt.NDArray[np.float32]) -> None:
+        """More of them."""
+        self._parts.append(self._of(vectors))
+        self._sorted = None
+
+    def has(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+        """For each of these, whether it is one of them."""
+        if self._sorted is None:
+            # Equal ones are one: many equal neighbours in the order would all have to be looked at.
+            every = np.unique(np.concatenate(self._parts), axis=0)
+            self._parts, self._sorted = [every], every
+        known, asked = self._sorted, self._of(vectors)
+        close = _CLOSE * np.maximum(1.0 if self._unit else np.linalg.norm(vectors, axis=1), 1e-30)
+        place = np.searchsorted(known[:, 0], asked[:, 0] - close)
+        end = np.searchsorted(known[:, 0], asked[:, 0] + close, side="right")
+        found = np.zeros(len(asked), dtype=np.bool_)
+        while (open := np.flatnonzero(~found & (place < end))).size:
+            found[open] = (
+                np.abs(known[place[open]] - asked[open]).max(axis=1) <= np.broadcast_to(close, found.shape)[open]
+            )
+            place[open] += 1
+        return found
+
+    def _of(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        values = vectors.astype(np.float64)
+        if self._unit:
+            values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30)
+        # Not a matrix product: it may round differently with the number of rows, and equal ones would not be equal.
+        return np.stack([np.einsum("ij,j->i", values, direction) for direction in self._directions.T], axis=1)
 
 
 def files_below(folder: Path) -> list[FileSource]:

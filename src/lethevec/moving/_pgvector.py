@@ -10,25 +10,40 @@ import numpy as np
 
 from .._extras import need
 from ..errors import DownloadError, FormatError, ParameterError
-from ._source import Batch, Residue, Source, as_id, choose, same_dim
+from ._source import UNKNOWN_METRIC, Batch, Residue, Source, as_id, choose, same_dim
 
 __all__ = ["PgvectorSource"]
 
 _PAGE = 8192
 _BLOCK = 128 * _PAGE
-_METRICS = {"vector_l2_ops": "l2", "vector_cosine_ops": "cosine", "vector_ip_ops": "ip"}
+_METRICS = {
+    f"{kind}_{name}_ops": metric
+    for kind in ("vector", "halfvec")
+    for name, metric in (("l2", "l2"), ("cosine", "cosine"), ("ip", "ip"))
+}
 _TABLES = """
     SELECT n.nspname, c.relname, a.attname, a.atttypmod
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_type t ON t.oid = a.atttypid
-    WHERE t.typname = 'vector' AND c.relkind IN ('r', 'p', 'm') AND NOT a.attisdropped
+    WHERE t.typname IN ('vector', 'halfvec') AND c.relkind IN ('r', 'p', 'm') AND NOT a.attisdropped
 """
 _PRIMARY = """
     SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
     WHERE i.indrelid = %s::regclass AND i.indisprimary
 """
 _OPERATORS = """
-    SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = ANY(i.indclass) WHERE i.indrelid = %s::regclass
+    SELECT o.opcname FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) AS k(number, operators)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+    JOIN pg_opclass o ON o.oid = k.operators
+    WHERE i.indrelid = %s::regclass AND a.attname = %s
+"""
+#: A table and its partitions, and those of its partitions.
+_PARTS = """
+    WITH RECURSIVE parts(oid) AS (
+        SELECT %s::regclass::oid UNION SELECT inhrelid FROM pg_inherits JOIN parts ON inhparent = parts.oid
+    )
+    SELECT oid FROM parts
 """
 
 
@@ -81,8 +96,11 @@ class PgvectorSource(Source):
                 "name the column of the ids"
             )
         self._id = id_field if id_field is not None else primary[0]
-        operators = [row[0] for row in self._rows(_OPERATORS, (self._regclass,))]
-        self.metric = metric or next((_METRICS[name] for name in operators if name in _METRICS), "l2")
+        operators = [row[0] for row in self._rows(_OPERATORS, (self._regclass, self._vector))]
+        known = metric or next((_METRICS[name] for name in operators if name in _METRICS), None)
+        self.metric = known or "l2"
+        if known is None:
+            self.remarks = (UNKNOWN_METRIC,)
 
     def _rows(self, query: Any, values: tuple[Any, ...] = ()) -> list[Any]:
         try:
@@ -101,7 +119,7 @@ class PgvectorSource(Source):
         """Through a cursor of the server, so that only a batch is held here."""
         vector, id = self._sql.Identifier(self._vector), self._sql.Identifier(self._id)
         query = self._sql.SQL(
-            "SELECT {id}, vector_send({vector}), to_jsonb(t) - {names}::text[] FROM {table} t "
+            "SELECT {id}, vector_send({vector}::vector), to_jsonb(t) - {names}::text[] FROM {table} t "
             "WHERE {vector} IS NOT NULL"
         ).format(id=id, vector=vector, table=self._table, names=self._sql.Literal([self._vector, self._id]))
         try:
@@ -119,41 +137,63 @@ class PgvectorSource(Source):
         return Batch([as_id(row[0]) for row in rows], same_dim(vectors, self.dim, self.name), payloads)
 
     def residue(self) -> Residue:
-        """Rows in the table's file beyond those that live: PostgreSQL keeps them until a vacuum."""
-        beyond = "the write-ahead log, replicas and base backups may hold more"
+        """Rows in the table's files beyond those that live, and what a vacuum has left of others."""
+        beyond = "indexes, the write-ahead log, replicas and base backups may hold more"
         living = int(self._rows(self._sql.SQL("SELECT count(*) FROM {}").format(self._table))[0][0])
-        query = "SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = %s::regclass"
-        dead = int(self._rows(query, (self._regclass,))[0][0])
+        parts = [int(row[0]) for row in self._rows(_PARTS, (self._regclass,))]
+        query = "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_all_tables WHERE relid = ANY(%s::oid[])"
+        dead = int(self._rows(query, (parts,))[0][0])
         try:
             # The file is as of the last checkpoint: what PostgreSQL itself counts may be newer.
-            seen, how = max(dead, self._rows_in_file() - living), "counted in the table's file and by PostgreSQL"
+            there, unused = self._in_files(parts)
         except FormatError:
             self._connection.rollback()
-            seen, how = dead, "as PostgreSQL estimates; only its superusers may read its files"
-        words = f"{seen:,} deleted or replaced rows are still there until VACUUM" if seen else "no dead rows"
-        return Residue(seen, None, f"{words} ({how}); {beyond}", {self.name: seen} if seen else {})
+            how = f"as PostgreSQL estimates; only its superusers may read its files; {beyond}"
+            return self._said(dead, None, how)
+        return self._said(max(dead, there - living), unused, beyond)
 
-    def _rows_in_file(self) -> int:
-        """Line pointers with a tuple behind them, in all pages of the table."""
-        [(path, size)] = self._rows(
-            "SELECT pg_relation_filepath(%s::regclass), pg_relation_size(%s::regclass)", (self._regclass,) * 2
-        )
-        count = 0
-        for start in range(0, int(size), _BLOCK):
-            [(raw,)] = self._rows("SELECT pg_read_binary_file(%s, %s, %s)", (path, start, _BLOCK))
-            for at in range(0, len(raw) - _PAGE + 1, _PAGE):
-                count += _tuples(raw[at : at + _PAGE])
-        return count
+    def _said(self, rows: int, unused: int | None, more: str) -> Residue:
+        words = [f"{rows:,} deleted or replaced rows are still there until VACUUM" if rows else "no dead rows"]
+        if unused:
+            words.append(
+                f"{unused:,} bytes in unused parts of its pages, which VACUUM does not overwrite, may be of such rows"
+            )
+        places = {f"{self.name}, unused parts": unused} if unused else {}
+        return Residue(rows, unused, f"{'; '.join(words)}; {more}", places)
+
+    def _in_files(self, parts: list[int]) -> tuple[int, int]:
+        """In all pages of these tables: line pointers with a tuple behind them, and bytes where nothing is."""
+        [(segment,)] = self._rows("SELECT pg_size_bytes(current_setting('segment_size'))")
+        rows = unused = 0
+        for part in parts:
+            query = "SELECT pg_relation_filepath(%s::oid::regclass), pg_relation_size(%s::oid::regclass)"
+            [(path, size)] = self._rows(query, (part, part))
+            for start in range(0, int(size) if path else 0, _BLOCK):
+                place = _place(path, start, int(segment))
+                [(raw,)] = self._rows("SELECT pg_read_binary_file(%s, %s, %s)", (*place, _BLOCK))
+                for at in range(0, len(raw) - _PAGE + 1, _PAGE):
+                    found, left = _page(raw[at : at + _PAGE])
+                    rows, unused = rows + found, unused + left
+        return rows, unused
 
     def close(self) -> None:
         """Let go of the connection."""
         self._connection.close()
 
 
-def _tuples(page: bytes) -> int:
-    """Normal line pointers of a page: 15 bits of offset, 2 of state (1 is normal), 15 of length."""
-    lower = struct.unpack_from("<H", page, 12)[0]
-    if not 24 <= lower <= len(page):
-        return 0
+def _place(path: str, start: int, segment: int) -> tuple[str, int]:
+    """The file that has this byte of a table, and where in it: PostgreSQL goes on in PATH.1 after a gigabyte."""
+    number, at = divmod(start, segment)
+    return (f"{path}.{number}" if number else path), at
+
+
+def _page(page: bytes) -> tuple[int, int]:
+    """Normal line pointers of a page, and bytes that are not zero between the pointers and the tuples.
+
+    A pointer has 15 bits of offset, 2 of state (1 is normal), 15 of length.
+    """
+    lower, upper = struct.unpack_from("<HH", page, 12)
+    if not 24 <= lower <= upper <= len(page):
+        return 0, 0
     pointers = np.frombuffer(page[24:lower], dtype="<u4")
-    return int(((pointers >> 15 & 3) == 1).sum())
+    return int(((pointers >> 15 & 3) == 1).sum()), int(np.count_nonzero(np.frombuffer(page[lower:upper], np.uint8)))

@@ -37,6 +37,8 @@ class QdrantSource(Source):
         self.dim = int(chosen["size"])
         if chosen["distance"] not in _METRICS:
             raise UnsupportedError(f"{location}: expected one of {', '.join(_METRICS)}, got {chosen['distance']}")
+        if chosen.get("multivector_config"):
+            raise UnsupportedError(f"{location}: expected one vector for each point, got a multivector of several")
         self.metric = _METRICS[chosen["distance"]]
         if self.metric == "cosine":
             self.remarks = ("Qdrant keeps vectors of length 1 under cosine; the original lengths are not in it",)

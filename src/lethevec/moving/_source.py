@@ -13,9 +13,12 @@ import numpy.typing as npt
 
 from ..errors import FormatError, ParameterError
 
-__all__ = ["F32", "Batch", "Residue", "Source", "as_id", "choose", "same_dim"]
+__all__ = ["F32", "UNKNOWN_METRIC", "Batch", "Residue", "Source", "as_id", "choose", "same_dim"]
 
 F32 = npt.NDArray[np.float32]
+
+#: A remark on sources that keep a metric with an index alone.
+UNKNOWN_METRIC = "no index says which metric the vectors are for, so l2 was taken; --metric names another"
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,8 @@ def choose(names: Iterable[str], wanted: str | None, location: str, what: str = 
             raise ParameterError(f"{location}: expected a {what} named {wanted!r}, got {', '.join(known) or 'none'}")
         return wanted
     if len(known) != 1:
-        raise ParameterError(
-            f"{location}: expected one {what}, got {len(known)} ({', '.join(known)[:200] or 'none'}); say which one"
-        )
+        got = f"{len(known)} ({', '.join(known)[:200]}); say which one" if known else "none"
+        raise ParameterError(f"{location}: expected one {what}, got {got}")
     return known[0]
 
 

@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lethevec import moving
-from lethevec.errors import DownloadError, FileError, FormatError, ParameterError
+from lethevec.errors import DownloadError, FileError, FormatError, ParameterError, UnsupportedError
+from lethevec.moving._pgvector import _place
 
 from .conftest import DELETED, DIM, LIVING, VECTORS, N, check_vectors
 
@@ -77,6 +78,58 @@ def test_chroma_without_deletions(tmp_path, copied):
     assert records["a"].payload == {"document": "of ours", "chroma:document": "text"}
     assert records["b"].payload is None
     assert "made by" in source.remarks[0]
+
+
+def fill_chroma(folder, space, **settings):
+    chromadb = pytest.importorskip("chromadb", reason="Chroma is not installed: make test-sources")
+    from chromadb.config import Settings
+
+    client = chromadb.PersistentClient(str(folder), settings=Settings(anonymized_telemetry=False))
+    people = client.create_collection(
+        "people", configuration={"hnsw": {"space": space, **settings}}, embedding_function=None
+    )
+    people.add(ids=NAMES, embeddings=VECTORS, documents=[secret(place) for place in range(N)])
+    return client, people
+
+
+@pytest.mark.parametrize("space", ["cosine", "l2"])
+def test_chroma_whose_log_was_never_emptied(tmp_path, copied, space):
+    """As it is set when nobody sets anything: so few records are in the log alone, the deleted ones as well."""
+    client, people = fill_chroma(tmp_path / "chroma", space)
+    people.delete(ids=[NAMES[place] for place in DELETED])
+    client.close()
+    _, residue, records, _ = copied("chroma", tmp_path / "chroma")
+    check_vectors(records, NAMES.__getitem__)
+    assert residue.records == len(DELETED)
+    assert f"{len(DELETED)} deleted records are still whole in the log" in residue.remark
+    assert residue.places["chroma.sqlite3, log"] > len(DELETED) * (DIM * 4 + len(secret(0)))
+    database = (tmp_path / "chroma" / "chroma.sqlite3").read_bytes()
+    assert all(secret(place).encode() in database for place in DELETED)
+
+
+@pytest.mark.parametrize("space", ["cosine", "l2"])
+def test_chroma_whose_graph_files_do_not_know_of_it_yet(tmp_path, copied, space):
+    """The records are in the graph files, and that some were deleted is in the log alone."""
+    client, people = fill_chroma(tmp_path / "chroma", space, sync_threshold=200, batch_size=100)
+    people.delete(ids=[NAMES[place] for place in DELETED])
+    client.close()
+    _, residue, _, _ = copied("chroma", tmp_path / "chroma")
+    assert residue.records == len(DELETED)
+    found = {name.partition("/")[2]: held for name, held in residue.places.items() if "/" in name}
+    assert found == {"data_level0.bin": len(DELETED) * DIM * 4}
+    elements = next((tmp_path / "chroma").glob("*/data_level0.bin")).read_bytes()
+    assert space == "cosine" or all(VECTORS[place].tobytes() in elements for place in DELETED)
+
+
+def test_chroma_keeps_what_was_dropped(tmp_path, copied):
+    client, _ = fill_chroma(tmp_path / "chroma", "l2", sync_threshold=200, batch_size=100)
+    client.delete_collection("people")
+    client.create_collection("one", embedding_function=None).add(ids=["a"], embeddings=VECTORS[:1, :2])
+    client.close()
+    moved, residue, _, _ = copied("chroma", tmp_path / "chroma")
+    assert (moved.records, residue.records) == (1, N)
+    assert f"{N} vectors are in the graph files of collections that were dropped" in residue.remark
+    assert sum(held for name, held in residue.places.items() if "of a dropped" in name) == N * DIM * 4
 
 
 def test_chroma_asks_which_collection(chroma_folder, tmp_path):
@@ -173,6 +226,37 @@ def test_lancedb_columns(tmp_path, copied):
     assert moving.open_source("lancedb", str(tmp_path / "lance")).remarks
 
 
+def test_lancedb_numbers_that_json_does_not_have(tmp_path, copied):
+    """pandas writes NaN for a missing number, and such a table moves in all the same."""
+    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed: make test-sources")
+    rows = [
+        {"id": 1, "vector": VECTORS[0], "price": float("nan"), "most": float("inf"), "in": {"a": float("nan"), "b": 2}},
+        {"id": 2, "vector": VECTORS[1], "price": 2.5, "most": -float("inf"), "in": {"a": 1.0, "b": 3}},
+    ]
+    lancedb.connect(tmp_path / "lance").create_table("t", rows)
+    _, _, records, source = copied("lancedb", tmp_path / "lance")
+    assert records[1].payload == {"most": "Infinity", "in": {"b": 2}}
+    assert records[2].payload == {"price": 2.5, "most": "-Infinity", "in": {"a": 1.0, "b": 3}}
+    assert "so l2 was taken" in source.remarks[0]
+
+
+def test_lancedb_lists_of_whole_numbers_are_no_vectors(tmp_path, copied):
+    lancedb = pytest.importorskip("lancedb", reason="LanceDB is not installed: make test-sources")
+    import pyarrow as pa
+
+    columns = {
+        "id": [1],
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(VECTORS[0]), DIM),
+        "size": pa.array([[3, 4]], type=pa.list_(pa.int64(), 2)),
+    }
+    lancedb.connect(tmp_path / "lance").create_table("t", pa.table(columns))
+    _, _, records, _ = copied("lancedb", tmp_path / "lance", metric="l2")
+    assert records[1].payload == {"size": [3, 4]}
+    lancedb.connect(tmp_path / "none").create_table("t", pa.table({"id": [1]}))
+    with pytest.raises(ParameterError, match=r"expected one column of vectors, got none$"):
+        moving.open_source("lancedb", str(tmp_path / "none"))
+
+
 # --- Qdrant: its client's local mode behind the paths of the server ---------------------------------------------------
 
 
@@ -190,6 +274,11 @@ def qdrant_url():
         "b": models.VectorParams(size=3, distance=models.Distance.DOT),
     }
     client.create_collection("named", vectors_config=named)
+    several = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    client.create_collection(
+        "several",
+        vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT, multivector_config=several),
+    )
     name = "6f1c6b4e-58f3-4b8e-9a39-51a8ab7a0ba1"
     client.upsert(
         "named", [models.PointStruct(id=name, vector={"b": [1, 2, 3]}), models.PointStruct(id=1, vector={"a": [1, 2]})]
@@ -250,6 +339,11 @@ def test_qdrant_with_named_vectors(qdrant_url, copied):
     assert records["6f1c6b4e-58f3-4b8e-9a39-51a8ab7a0ba1"].vector.tolist() == [1, 2, 3]
 
 
+def test_qdrant_with_several_vectors_for_a_point(qdrant_url):
+    with pytest.raises(UnsupportedError, match="multivector"):
+        moving.open_source("qdrant", qdrant_url, collection="several", api_key="secret")
+
+
 def test_qdrant_that_does_not_answer(qdrant_url):
     with pytest.raises(DownloadError, match="403"):
         moving.open_source("qdrant", qdrant_url)
@@ -278,7 +372,7 @@ def people_table(postgres):
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-sources")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        connection.execute("DROP TABLE IF EXISTS people, unkeyed")
+        connection.execute("DROP TABLE IF EXISTS people, unkeyed, letters, parts, halves")
         connection.execute(
             f"CREATE TABLE people (id bigint PRIMARY KEY, owner text, embedding vector({DIM}), born date) "
             "WITH (autovacuum_enabled=false)"
@@ -315,6 +409,69 @@ def test_pgvector(people_table, copied):
     assert left == 0
 
 
+def test_pgvector_after_a_vacuum_bytes_are_left(people_table):
+    location, connection = people_table
+    rows = 20
+    connection.execute(
+        "CREATE TABLE letters (id int PRIMARY KEY, v vector(2), text text) WITH (autovacuum_enabled=false)"
+    )
+    for place in range(rows):
+        connection.execute("INSERT INTO letters VALUES (%s, '[1,2]', %s)", (place, secret(place)))
+    with moving.open_source("pgvector", location, collection="letters") as source:
+        assert (source.residue().records, source.residue().bytes) == (0, 0)
+    connection.execute("DELETE FROM letters WHERE id >= 10")
+    for _ in range(50):  # as above
+        connection.execute("VACUUM letters")
+        connection.execute("CHECKPOINT")
+        with moving.open_source("pgvector", location, collection="letters") as source:
+            left = source.residue()
+        if not left.records:
+            break
+        time.sleep(0.1)
+    assert left.records == 0
+    assert left.bytes > 100
+    assert left.places == {"letters, unused parts": left.bytes}
+    assert "bytes in unused parts of its pages" in left.remark
+    [(path, raw)] = connection.execute(
+        "SELECT pg_relation_filepath('letters'), pg_read_binary_file(pg_relation_filepath('letters'))"
+    ).fetchall()
+    assert any(secret(place).encode() in raw for place in range(10, rows)), path
+
+
+def test_pgvector_counts_in_all_partitions(people_table, copied):
+    location, connection = people_table
+    connection.execute("CREATE TABLE parts (id int PRIMARY KEY, v vector(2)) PARTITION BY RANGE (id)")
+    for first in (0, 50):
+        connection.execute(
+            f"CREATE TABLE parts_{first} PARTITION OF parts FOR VALUES FROM ({first}) TO ({first + 50}) "
+            "WITH (autovacuum_enabled=false)"
+        )
+    connection.execute("INSERT INTO parts SELECT n, '[1,2]' FROM generate_series(0, 99) n")
+    connection.execute("DELETE FROM parts WHERE id % 10 = 0")
+    connection.execute("CHECKPOINT")
+    moved, residue, _, source = copied("pgvector", location, collection="parts")
+    assert (moved.records, residue.records) == (90, 10)
+    assert "so l2 was taken" in source.remarks[0]
+
+
+def test_pgvector_metrics_and_halves(people_table, copied):
+    location, connection = people_table
+    connection.execute("CREATE TABLE halves (id int PRIMARY KEY, h halfvec(3), v vector(2))")
+    connection.execute("INSERT INTO halves VALUES (1, '[1,2,0.5]', '[1,2]')")
+    connection.execute("CREATE INDEX ON halves USING hnsw (h halfvec_ip_ops)")
+    connection.execute("CREATE INDEX ON halves USING hnsw (v vector_l1_ops)")
+    _, _, records, source = copied("pgvector", location, collection="halves", vector_field="h")
+    assert (source.metric, source.remarks, records[1].vector.tolist()) == ("ip", (), [1, 2, 0.5])
+    with moving.open_source("pgvector", location, collection="halves", vector_field="v") as other:
+        assert (other.metric, len(other.remarks)) == ("l2", 1)  # and not that of the other column's index
+
+
+def test_a_table_of_more_than_a_gigabyte_is_in_several_files():
+    gigabyte = 1 << 30
+    assert _place("base/5/1", gigabyte - 8192, gigabyte) == ("base/5/1", gigabyte - 8192)
+    assert _place("base/5/1", 2 * gigabyte + 8192, gigabyte) == ("base/5/1.2", 8192)
+
+
 def test_pgvector_without_rights_to_read_files(people_table):
     import psycopg
 
@@ -344,6 +501,15 @@ def test_pgvector_asks_what_it_cannot_know(people_table, copied):
     assert (moved.records, source.dim, list(records)) == (1, 3, ["a"])
     with pytest.raises(DownloadError, match="answers"):
         moving.open_source("pgvector", "host=127.0.0.1 port=1 connect_timeout=2")
+
+
+def test_a_source_is_only_read(lance_folder, copied):
+    def held():
+        return {path: path.read_bytes() for path in sorted(lance_folder.rglob("*")) if path.is_file()}
+
+    before = held()
+    copied("lancedb", lance_folder)
+    assert held() == before
 
 
 def test_a_source_that_changes_is_noticed(lance_folder, copied, monkeypatch):
