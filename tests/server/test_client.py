@@ -60,6 +60,7 @@ def script(db):
     said.append((len(held), held.subject, sorted(held.collections), len(held.holds), held.blocked_since))
     said.append({name: [record["id"] for record in kept] for name, kept in held.to_dict()["collections"].items()})
     receipts = [books.forget([0, 1]), books.forget(where={"n": 2}), books.forget(subject="s9"), db.forget(subject="s1")]
+    receipts.append(books.update(ids=[3], payloads=[{"n": 3}], erase_old=True))
     said += [receipt.records for receipt in receipts]
     said += [bool(db.verify(receipt)) for receipt in receipts]
     assert [receipt.sequence for receipt in db.receipts()] == [receipt.sequence for receipt in receipts]
@@ -183,7 +184,8 @@ def test_the_same_program_async(start):
             receipt = await db.forget(subject="alice")
             assert await db.verify(receipt, subject="alice")
             assert lethevec.verify(receipt, key=await db.public_key())
-            assert [one.sequence for one in await db.receipts()] == [receipt.sequence]
+            replaced = await books.update(ids=[3], payloads=[{"n": 4}], erase_old=True)
+            assert [one.sequence for one in await db.receipts()] == [receipt.sequence, replaced.sequence]
             assert len(await books.digest()) == 64
             await db.rename("books", "tomes")
             await db.drop("tomes")

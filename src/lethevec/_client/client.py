@@ -158,7 +158,7 @@ class Client:
             page, after = self._send(requests.receipts(after))
             chain += page
             if after is None:
-                return [receipt for receipt in chain if all_kinds or receipt.kind == "erasure"]
+                return [receipt for receipt in chain if all_kinds or receipt.erases]
 
     def verify(self, receipt: Receipt | str, *, ids: Any = None, subject: str | None = None) -> Verification:
         """Check a receipt against the collections as they are now."""
