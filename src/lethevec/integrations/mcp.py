@@ -84,12 +84,14 @@ class Memory:
         *,
         collection: str = "memory",
         embedding: Embedding | None = None,
+        read_only: bool = False,
     ) -> None:
-        """Open or make the collection, with the dimension that the embedding has."""
+        """Open the collection, or make it with the dimension of the embedding; with `read_only` it must be there."""
         self._database = database
         self._embedding = WordEmbedding() if embedding is None else embedding
         dim = len(self._embed("dimension"))
-        self._store: Any = database.collection(collection, None if getattr(database, "read_only", False) else dim)
+        given = read_only or getattr(database, "read_only", False)
+        self._store: Any = database.collection(collection, None if given else dim)
         if self._store.dim != dim:
             raise ParameterError(
                 f"embedding: expected vectors of {self._store.dim} numbers, as in {collection}, got {dim}"
@@ -116,12 +118,16 @@ class Memory:
         }
 
     def remember(self, text: str, subject: str | None = None, id: str | None = None) -> dict[str, Any]:
-        """Keep a text. `subject` says whom it is about, and `id` replaces a memory."""
+        """Keep a text. `subject` says whom it is about. `id` replaces a memory, whose old text is erased."""
         if not text.strip():
             raise ParameterError("text: expected something to remember, got nothing")
+        old = present(self._store, [id]) if id is not None else []
         name = str(uuid.uuid4()) if id is None else id
-        self._store.upsert([self._embed(text)], ids=[name], subjects=[subject], payloads=[{"text": text}])
-        return {"id": name}
+        # An agent that says nothing of the subject does not mean that the memory is about nobody any more.
+        whom = subject if subject is not None or not old else old[0].subject
+        given: dict[str, Any] = {"ids": [name], "subjects": [whom], "payloads": [{"text": text}]}
+        receipt = self._store.upsert([self._embed(text)], **given, erase_old=bool(old))
+        return {"id": name} | ({} if receipt is None else {"receipt": receipt.sequence})
 
     def list_about(self, subject: str, limit: int = 100) -> dict[str, Any]:
         """All memories about a subject, by id, and how many there are in all collections."""
@@ -200,7 +206,8 @@ def make_server(memory: Memory, *, read_only: bool = False) -> MCPServer:
     # Warnings alone: what is logged about calls must not hold what people are told about.
     server = MCPServer("lethevec", instructions=_INSTRUCTIONS, version=lethevec.__version__, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+    # Destructive, because an id that is there already is replaced.
+    writes = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
     erases = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
     tools: list[tuple[Callable[..., Any], ToolAnnotations]] = [
         (memory.search, reads),
@@ -208,7 +215,7 @@ def make_server(memory: Memory, *, read_only: bool = False) -> MCPServer:
         (memory.verify, reads),
     ]
     if not read_only:
-        tools += [(memory.remember, adds), (memory.forget, erases)]
+        tools += [(memory.remember, writes), (memory.forget, erases)]
     for function, hints in tools:
         server.add_tool(_told(function), annotations=hints)
     return server

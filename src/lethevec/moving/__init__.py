@@ -5,8 +5,8 @@
     source.residue()                what its files still hold of records that were deleted there
 
 `lethevec import STORE --from KIND LOCATION` does all three. Chroma, LanceDB and pgvector need their packages; Qdrant is
-read over HTTP, and hnswlib's files are read as they are. Nothing is written to a source (but Chroma's own package tidies
-a folder that it opens).
+read over HTTP, and hnswlib's files are read as they are. Nothing is written to a source; but Chroma's own package
+tidies a folder when it opens it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+import urllib.error
+import urllib.request
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,8 +55,9 @@ async def over_stdio(folder: Path, *options: str):
         yield client
 
 
-@asynccontextmanager
-async def over_http(folder: Path, *options: str):
+@contextmanager
+def http_server(folder: Path, *options: str):
+    """Its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -66,11 +69,17 @@ async def over_http(folder: Path, *options: str):
                     break
             assert server.poll() is None, server.stderr.read()
             time.sleep(0.1)
-        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
-            yield client
+        yield f"http://127.0.0.1:{port}/mcp"
     finally:
         server.terminate()
         server.communicate(timeout=30)
+
+
+@asynccontextmanager
+async def over_http(folder: Path, *options: str):
+    with http_server(folder, *options) as address:
+        async with Client(address) as client:
+            yield client
 
 
 async def call(client: Client, name: str, **arguments):
@@ -93,6 +102,7 @@ def test_a_memory_is_made_found_forgotten_and_proved(connected, tmp_path):
             assert set(tools) == {"search", "remember", "list_about", "forget", "verify"}
             assert tools["forget"].annotations.destructive_hint is True
             assert tools["search"].annotations.read_only_hint is True
+            assert tools["remember"].annotations.destructive_hint is True
             ann = await call(client, "remember", text=SECRET, subject="ann")
             await call(client, "remember", text="Bob collects stamps from Norway", subject="bob")
             await call(client, "remember", text="The office closes at six")
@@ -157,6 +167,32 @@ def test_a_subject_is_forgotten_in_all_collections(database):
     assert (memory.list_about("ann")["records"], memory.list_about("bob")["records"]) == (0, 1)
 
 
+def test_a_memory_that_is_replaced_is_erased_and_stays_a_persons(database, request, tmp_path):
+    memory = Memory(database)
+    first = memory.remember(SECRET, subject="ann", id="arm")
+    assert first == {"id": "arm"}
+    again = memory.remember("Ann is well again", id="arm")
+    assert memory.verify(again["receipt"])["holds"]
+    assert [one["text"] for one in memory.list_about("ann")["memories"]] == ["Ann is well again"]
+    remote = isinstance(database, lethevec.Client)
+    assert not held_in_files(request.getfixturevalue("served") if remote else tmp_path, SECRET)
+    memory.remember("Bob is well", subject="bob", id="arm")
+    assert (memory.list_about("ann")["records"], memory.list_about("bob")["records"]) == (0, 1)
+
+
+def test_pages_from_elsewhere_are_refused(tmp_path):
+    """A browser on this machine reaches the server too, with pages of others."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    plain = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    with http_server(tmp_path / "memory") as address:
+        for header in ({"Origin": "http://elsewhere.example"}, {"Host": "elsewhere.example"}, {"Origin": "null"}):
+            request = urllib.request.Request(address, json.dumps(asked).encode(), plain | header)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)
+            assert refused.value.code in (403, 421)
+            refused.value.close()
+
+
 def test_what_is_refused(database):
     memory = Memory(database)
     with pytest.raises(ParameterError, match="nothing"):
@@ -171,6 +207,19 @@ def test_what_is_refused(database):
     with pytest.raises(InputError, match="dim=100"):
         Memory(database, embedding=Other())
     assert Memory(database, collection="small", embedding=Other()).search("x")["memories"] == []
+
+
+def test_the_command_over_a_server(server, tmp_path):
+    def run(*options):
+        return subprocess.run([*COMMAND, server, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    with lethevec.Client(server) as client:
+        assert run("--check", "--read-only").returncode == 1  # no collection is there yet
+        assert f"{server}: 0 memories in memory" in run("--check").stderr
+        Memory(client).remember("one", subject="ann")
+        assert "1 memories" in run("--check", "--read-only").stderr
+        client.drop("memory")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command(tmp_path):
