@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 import lethevec
-from lethevec.errors import InputError, ParameterError, UnknownIdError, UnsupportedError
+from lethevec.errors import (
+    ErasureIncompleteError,
+    InputError,
+    LethevecError,
+    ParameterError,
+    UnknownIdError,
+    UnsupportedError,
+)
 
 from ._common import EVERYTHING, both, missing, pages, present, similarity, subject_of
 
@@ -244,7 +251,10 @@ class LethevecVectorStore(BasePydanticVectorStore):
         subject: str | None = None,
         elsewhere: Mapping[str, int | None] | None = None,
     ) -> lethevec.Receipt:
-        """Rewrite the nodes that name the forgotten ones, then forget those; nothing that was replaced is left."""
+        """Rewrite the nodes that name the forgotten ones, then forget those; nothing that was replaced is left.
+
+        Where the store refuses (somebody has set a legal hold), the nodes that were rewritten are as they were.
+        """
         if elsewhere is not None:
             # Whatever is wrong with it is refused before a neighbour is rewritten.
             with suppress(UnknownIdError):
@@ -253,24 +263,38 @@ class LethevecVectorStore(BasePydanticVectorStore):
             gone = list(dict.fromkeys(ids))
         else:
             gone = [str(id) for id in self._store.ids(where=where, subject=subject)]
-        for start in range(0, len(gone), _PART):
-            self._rewrite_neighbours(set(gone), gone[start : start + _PART])
         # The receipt says what was asked for: a subject, a filter, or ids.
         asked: dict[str, Any] = {"subject": subject} if subject is not None else {"where": where}
-        receipt: lethevec.Receipt = (
-            self._store.forget(gone, ignore_unknown=True, elsewhere=elsewhere)
-            if ids is not None
-            else self._store.forget(**asked, ignore_unknown=True, elsewhere=elsewhere)
-        )
+        before: dict[Any, Any] = {}
+        try:
+            for start in range(0, len(gone), _PART):
+                self._rewrite_neighbours(set(gone), gone[start : start + _PART], before)
+            receipt: lethevec.Receipt = (
+                self._store.forget(gone, ignore_unknown=True, elsewhere=elsewhere)
+                if ids is not None
+                else self._store.forget(**asked, ignore_unknown=True, elsewhere=elsewhere)
+            )
+        except ErasureIncompleteError:  # they are forgotten, and their bytes go as soon as nobody is in the way
+            raise
+        except LethevecError:
+            self._write_payloads(before)
+            raise
         self._last_receipt = receipt
         return receipt
 
-    def _rewrite_neighbours(self, gone: set[str], part: list[str]) -> None:
+    def _rewrite_neighbours(self, gone: set[str], part: list[str], before: dict[Any, Any]) -> None:
+        """Take these out of what names them; `before` gets what was there."""
         naming = [record for record in pages(self._store, {_RELATED: {"$any": part}}) if record.id not in gone]
         for start in range(0, len(naming), _PART):
             some = naming[start : start + _PART]
-            payloads = [_without(record.payload or {}, gone) for record in some]
-            self._store.update(ids=[record.id for record in some], payloads=payloads)
+            self._write_payloads({record.id: _without(record.payload or {}, gone) for record in some})
+            before.update((record.id, record.payload) for record in some if record.id not in before)
+
+    def _write_payloads(self, payloads: Mapping[Any, Any]) -> None:
+        ids = list(payloads)
+        for start in range(0, len(ids), _PART):
+            part = ids[start : start + _PART]
+            self._store.update(ids=part, payloads=[payloads[id] for id in part])
 
 
 def _payload(node: BaseNode) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import lethevec
-from lethevec.errors import ParameterError
+from lethevec.errors import BlockedError, ParameterError
 
 from ._common import both, missing, pages, present, similarity
 
@@ -124,14 +125,28 @@ def forget(
         records = present(store, ids)
         wanted = [str(record.id) for record in records]
         scopes = [{name: str(value) for name, value in _metadata(one).items() if name in _SCOPES} for one in records]
+        _refuse_held(store, records)
         _unlink_entities(store, set(wanted))
     else:
         scopes = [scope]
-        wanted = [str(id) for id in store.ids(where={f"metadata.{name}": value for name, value in scope.items()})]
+        records = list(pages(store, {f"metadata.{name}": value for name, value in scope.items()}))
+        wanted = [str(record.id) for record in records]
+        _refuse_held(store, records)
     elsewhere = _clean_history(memory.db, store, {*(ids or ()), *wanted}, scopes)
     receipt: lethevec.Receipt = store.forget(wanted, ignore_unknown=True, elsewhere=elsewhere)
     client.last_receipt = receipt
     return receipt
+
+
+def _refuse_held(store: Any, records: Iterable[lethevec.Record]) -> None:
+    """Raise what `forget` would raise of people under legal hold, before mem0's own database is cleaned.
+
+    A change that changes nothing is refused as an erasure is.
+    """
+    one_of = {record.subject: record.id for record in records if record.subject is not None}
+    for id in one_of.values():
+        with suppress(BlockedError):  # for whom nothing may be written, but erased
+            store.update(ids=[id], payloads=[{}], merge=True)
 
 
 def _metadata(record: lethevec.Record) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 import lethevec
-from lethevec.errors import InputError, ParameterError, UnsupportedError
+from lethevec.errors import HoldError, InputError, ParameterError, UnsupportedError
 from lethevec.integrations.llama_index import LethevecVectorStore
 
 DIM = 8
@@ -271,6 +271,28 @@ def test_a_place_that_is_refused_leaves_the_neighbours_as_they_are(tmp_path, sto
         made.forget("other", elsewhere={"A place": 3})
     assert store.digest() == before
     assert made.get_nodes(["one"])[0].next_node.node_id == "other"
+
+
+def test_what_a_legal_hold_refuses_leaves_the_neighbours_as_they_are(tmp_path):
+    with lethevec.connect(tmp_path / "folder") as db:
+        store = db.collection("nodes", dim=DIM)
+        made = LethevecVectorStore(store, subject_key="author")
+        before, held, after = (TextNode(text=who, id_=who, metadata={"author": who}) for who in ("ann", "bob", "eve"))
+        for node, vector in zip((before, held, after), VECTORS, strict=False):
+            node.embedding = vector.tolist()
+        before.relationships[NodeRelationship.NEXT] = held.as_related_node_info()
+        after.relationships[NodeRelationship.PREVIOUS] = held.as_related_node_info()
+        made.add([before, held, after])
+        digest = store.digest()
+        # The node itself is held, and then one that names it, which would have to be changed.
+        for person in ("bob", "eve"):
+            db.hold(subject=person, reason="a case")
+            with pytest.raises(HoldError):
+                made.forget("bob")
+            assert store.digest() == digest
+            db.lift(db.holds(person)[0].id, "closed")
+        assert made.forget("bob").records == 1
+        assert made.get_nodes(["ann"])[0].next_node is None
 
 
 def test_an_index_of_llama_index(store, folder):

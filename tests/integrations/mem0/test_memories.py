@@ -16,7 +16,7 @@ from langchain_core.language_models import FakeListChatModel
 from mem0 import Memory
 
 import lethevec
-from lethevec.errors import ParameterError
+from lethevec.errors import HoldError, ParameterError
 from lethevec.integrations.embedding import WordEmbedding
 from lethevec.integrations.mem0 import LethevecMemories, forget, vector_store
 
@@ -113,6 +113,22 @@ def test_forget_by_id_takes_it_out_of_entities(memory, tmp_path):
     assert held(tmp_path, SECRET) == held(tmp_path, "Doctor Dolittle") == []
     assert forget(memory, user_id="ann").records == 2
     assert len(memory.vector_store.client.store) == 0
+
+
+def test_what_a_legal_hold_keeps_stays_in_mem0s_database_too(tmp_path):
+    with lethevec.connect(tmp_path / "folder") as db:
+        memory = make(tmp_path, db.collection("memories", dim=100))
+        one = add(memory, SECRET, "ann")
+        db.hold(subject="ann", reason="a case")
+        for asked in ({"ids": [one]}, {"user_id": "ann"}):
+            with pytest.raises(HoldError):
+                forget(memory, **asked)
+            assert "history.db" in held(tmp_path, SECRET)
+            assert memory.history(one)
+        db.lift(db.holds("ann")[0].id, "closed")
+        assert forget(memory, user_id="ann").elsewhere == {"mem0-history": 1, "mem0-messages": 1}
+        assert held(tmp_path, SECRET) == []
+        memory.close()
 
 
 def test_a_database_that_cannot_be_cleaned_is_named(memory, tmp_path):
