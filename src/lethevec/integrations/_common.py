@@ -18,6 +18,7 @@ __all__ = [
     "EVERYTHING",
     "NOTHING",
     "both",
+    "lists_for_tuples",
     "missing",
     "pages",
     "prefixed",
@@ -87,6 +88,13 @@ def both(*conditions: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A filter that holds where all of these do; None where there is none."""
     given = [dict(one) for one in conditions if one]
     return None if not given else given[0] if len(given) == 1 else {"$and": given}
+
+
+def lists_for_tuples(value: Any) -> Any:
+    """The same with lists where there are tuples, which JSON does not have: splitters and loaders write some."""
+    if isinstance(value, Mapping):
+        return {key: lists_for_tuples(one) for key, one in value.items()}
+    return [lists_for_tuples(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def subject_of(metadata: Mapping[str, Any], key: str | None) -> str | None:

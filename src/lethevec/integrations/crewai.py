@@ -21,7 +21,7 @@ from typing import Any
 import lethevec
 from lethevec.errors import InputError, ParameterError
 
-from ._common import EVERYTHING, both, missing, pages, present, similarity
+from ._common import EVERYTHING, both, lists_for_tuples, missing, pages, present, similarity
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -272,7 +272,7 @@ def _payload(record: MemoryRecord) -> dict[str, Any]:
         "scope": record.scope,
         "scopes": _branch(record.scope),
         "categories": list(record.categories),
-        "metadata": dict(record.metadata),
+        "metadata": lists_for_tuples(record.metadata),
         "importance": record.importance,
         "created_at": record.created_at.isoformat(),
         "last_accessed": record.last_accessed.isoformat(),

@@ -4,8 +4,10 @@ A document becomes a record whose payload holds content, meta and blob. Document
 they are found by filters, and never by the retriever. Documents come back by ascending id, not in the order in which
 they were written, which would be a trace of history.
 
-What it does not reach: other document stores of a pipeline, caches (`CacheChecker`), documents in the state or the
-snapshots of a pipeline, traces, and files from which documents were made.
+What it does not reach: what documents that were split from one say of each other (overlapping text, and in their `meta`
+ids, which are hashes of content), unless all of them are forgotten; other document stores of a pipeline, caches
+(`CacheChecker`), documents in the state or the snapshots of a pipeline, traces, and files from which documents were
+made.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, TypeVar
 import lethevec
 from lethevec.errors import ParameterError
 
-from ._common import EVERYTHING, NOTHING, missing, pages, present, similarity, subject_of
+from ._common import EVERYTHING, NOTHING, lists_for_tuples, missing, pages, present, similarity, subject_of
 
 try:
     from haystack import component, default_from_dict, default_to_dict
@@ -154,7 +156,8 @@ class LethevecDocumentStore:
         """Change fields of the meta of all documents that pass; how many."""
         records = list(pages(self.store, _where(filters)))
         if records:
-            payloads = [{**(record.payload or {}), "meta": {**_meta(record.payload), **meta}} for record in records]
+            added = lists_for_tuples(meta)
+            payloads = [{**(record.payload or {}), "meta": {**_meta(record.payload), **added}} for record in records]
             subjects = [subject_of(payload["meta"], self.subject_field) for payload in payloads]
             changed: dict[str, Any] = {"payloads": payloads}
             if self.subject_field is not None:
@@ -455,7 +458,8 @@ def _payload(document: Document) -> dict[str, Any]:
         }
     if document.sparse_embedding is not None:
         payload["sparse_embedding"] = document.sparse_embedding.to_dict()
-    return payload
+    plain: dict[str, Any] = lists_for_tuples(payload)
+    return plain
 
 
 def _document(id: object, payload: Mapping[str, Any] | None, vector: Any, score: float | None = None) -> Document:

@@ -3,7 +3,8 @@
 `LethevecVectorStore` is a `langchain_core` vector store over a lethevec store. A document becomes a record whose
 payload holds the text and, under one key, the metadata. `delete` erases as `forget` does; `forget` gives the receipt.
 
-What it does not reach: anything that LangChain keeps elsewhere. That is the record manager of `indexing.index` (ids and
+What it does not reach: text that overlapping chunks have in common, unless all of them are forgotten (by a filter, or
+by their subject); and anything that LangChain keeps elsewhere. That is the record manager of `indexing.index` (ids and
 hashes of documents), caches of embeddings and of answers, chat histories, the document store of a parent document
 retriever, traces that are sent to a service, and documents that your program holds.
 """
@@ -17,7 +18,7 @@ from typing import Any
 import lethevec
 from lethevec.errors import InputError, ParameterError
 
-from ._common import EVERYTHING, missing, prefixed, present, similarity, spread_out, subject_of
+from ._common import EVERYTHING, lists_for_tuples, missing, prefixed, present, similarity, spread_out, subject_of
 
 try:
     from langchain_core.documents import Document
@@ -173,10 +174,10 @@ class LethevecVectorStore(VectorStore):
 
     def _payload(self, text: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         if self._metadata_key is not None:
-            return {self._text_key: text, self._metadata_key: dict(metadata)}
+            return {self._text_key: text, self._metadata_key: lists_for_tuples(metadata)}
         if self._text_key in metadata:
             raise InputError(f"metadata: expected no key {self._text_key!r}, which holds the text, got one")
-        return {**metadata, self._text_key: text}
+        return {**lists_for_tuples(metadata), self._text_key: text}
 
     # --- Out ---------------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ the whole node as JSON. That content names the node's neighbours (the node befor
 with their metadata. So forgetting a node also takes it out of the content of those that name it, before the erasure:
 neither its id nor its metadata are left in the store.
 
-What it does not reach: the document store and the index store of a `StorageContext` (`delete_ref_doc` keeps the text of
-a document there unless it is called with `delete_from_docstore=True`), the cache of an ingestion pipeline, chat
-memories, traces, and nodes that your program holds.
+What it does not reach: text of a node that others have as their own, because chunks overlap or because a parser keeps
+the sentences around a node in its metadata (forget the whole document: `forget(ref_doc_id=...)`); the document store
+and the index store of a `StorageContext` (`delete_ref_doc` keeps the text of a document there unless it is called with
+`delete_from_docstore=True`), the cache of an ingestion pipeline, chat memories, traces, and nodes that your program
+holds.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from lethevec.errors import (
     UnsupportedError,
 )
 
-from ._common import EVERYTHING, both, missing, pages, present, similarity, subject_of
+from ._common import EVERYTHING, both, lists_for_tuples, missing, pages, present, similarity, subject_of
 
 try:
     from llama_index.core.bridge.pydantic import PrivateAttr
@@ -304,7 +306,8 @@ def _payload(node: BaseNode) -> dict[str, Any]:
             raise InputError(f"metadata: expected no key {own!r}, which the adapter uses itself, got one")
     related = _named(json.loads(payload[_CONTENT]))
     empty = [key for key, value in node.metadata.items() if value in (None, "", [])]
-    return payload | ({_RELATED: related} if related else {}) | ({_EMPTY: empty} if empty else {})
+    plain: dict[str, Any] = lists_for_tuples(payload)
+    return plain | ({_RELATED: related} if related else {}) | ({_EMPTY: empty} if empty else {})
 
 
 def _node(payload: Mapping[str, Any] | None) -> BaseNode:

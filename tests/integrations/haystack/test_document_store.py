@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("haystack", reason="Haystack is not installed: make test-haystack")
 
 from haystack import Pipeline
+from haystack.components.preprocessors import DocumentSplitter
 from haystack.dataclasses import ByteStream, Document, SparseEmbedding
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
@@ -126,6 +127,22 @@ def test_a_receipt_states_other_places(letters):
     with pytest.raises(ParameterError, match="elsewhere"):
         letters.forget(subject="person 2", elsewhere={"A place": 3})
     assert letters.count_documents() == count
+
+
+def test_what_the_page_says_of_splitters_is_true(letters, tmp_path):
+    """What parts of one document say of each other is gone with all of them, and only then."""
+    splitter = DocumentSplitter(split_by="word", split_length=8, split_overlap=3)
+    whole = Document(content=" ".join(f"word{n}" for n in range(20)))
+    parts = splitter.run([whole])["documents"]
+    letters.write_documents(parts)
+    assert len(parts) > 2
+    [overlap] = next(d.meta["_split_overlap"] for d in letters.filter_documents() if d.id == parts[0].id)
+    assert overlap["range"] == list(parts[0].meta["_split_overlap"][0]["range"])  # a tuple, as the splitter has it
+    letters.forget(parts[1].id)
+    assert held_in_files(tmp_path, parts[1].id)
+    of_one = {"field": "meta.source_id", "operator": "==", "value": whole.id}
+    assert letters.forget(filters=of_one).records == len(parts) - 1
+    assert not any(held_in_files(tmp_path, text) for text in (parts[1].id, whole.id, "word6"))
 
 
 def test_an_update_changes_the_subject(letters):

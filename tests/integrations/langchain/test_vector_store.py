@@ -136,6 +136,13 @@ def test_the_last_of_an_id_that_comes_twice_is_kept(letters):
     assert letters.get_by_ids(["z"])[0].page_content == "new"
 
 
+def test_tuples_become_lists(letters):
+    """Loaders write tuples into metadata: Unstructured's coordinates, for one."""
+    where = {"coordinates": {"points": ((1.0, 2.0), (3.0, 4.0))}}
+    letters.add_texts(["a title"], [where], ids=["t"])
+    assert letters.get_by_ids(["t"])[0].metadata == {"coordinates": {"points": [[1.0, 2.0], [3.0, 4.0]]}}
+
+
 def test_refused_calls_change_nothing(letters):
     before = letters.store.digest()
     with pytest.raises(InputError):

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("llama_index.core", reason="LlamaIndex is not installed: make test-llama_index")
 
 from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
-from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
@@ -295,6 +295,20 @@ def test_what_a_legal_hold_refuses_leaves_the_neighbours_as_they_are(tmp_path):
         assert made.get_nodes(["ann"])[0].next_node is None
 
 
+def test_what_the_page_says_of_windows_is_true(store, folder):
+    """A parser that writes a node's sentence into others: it is gone with the whole document, and only then."""
+    parser = SentenceWindowNodeParser(sentence_splitter=lambda text: text.split("|"), window_size=1)
+    parts = parser.get_nodes_from_documents([Document(text="the first|a private second|the third", id_="doc")])
+    made = LethevecVectorStore(store)
+    for node, vector in zip(parts, VECTORS, strict=False):
+        node.embedding = vector.tolist()
+    made.add(parts)
+    made.forget(parts[1].node_id)
+    assert "private" in made.get_nodes([parts[0].node_id])[0].metadata["window"]
+    assert made.forget(ref_doc_id="doc").records == 2
+    assert not held_in_files(folder, "a private second")
+
+
 def test_an_index_of_llama_index(store, folder):
     made = LethevecVectorStore(store)
     documents = [Document(text=f"the private page number {n}", id_=f"page {n}") for n in range(4)]
@@ -319,6 +333,12 @@ def test_async_and_replacing(nodes):
     got, found = asyncio.run(run())
     assert [node.get_content() for node in got] == ["another text"]
     assert len(found.ids) == 29
+
+
+def test_tuples_become_lists(nodes):
+    nodes.add([TextNode(id_="t", embedding=VECTORS[0].tolist(), metadata={"box": (1, (2, 3))})])
+    assert nodes.get_nodes(["t"])[0].metadata == {"box": [1, [2, 3]]}
+    assert nodes.client.get(["t"])[0].payload["box"] == [1, [2, 3]]
 
 
 def test_keys_of_the_adapter_are_refused(nodes):
