@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeVar
 
 import lethevec
-from lethevec.errors import ParameterError
+from lethevec.errors import InputError, ParameterError
 
 from ._common import EVERYTHING, NOTHING, lists_for_tuples, missing, pages, present, similarity, subject_of
 
@@ -39,6 +42,11 @@ T = TypeVar("T")
 
 _ORDER = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
 _OWN = {"id": "$id", "content": "content"}
+
+#: Stores that are open, by their paths. A store has one writer, and a pipeline that is loaded from YAML has a document
+#: store for every component that names one, all of them with the same path.
+_OPEN: dict[str, _Shared] = {}
+_GUARD = threading.RLock()  # a document store may be collected in the middle of opening one
 
 
 class LethevecDocumentStore:
@@ -83,21 +91,24 @@ class LethevecDocumentStore:
         self.subject_field, self.encrypt = subject_field, encrypt
         self.last_receipt: lethevec.Receipt | None = None
         self._store = store
+        self._let_go: Callable[[], object] = lambda: None
 
     @property
     def store(self) -> Any:
-        """The store, opened when it is first needed."""
+        """The store, opened when it is first needed; document stores with the same path share it."""
         if self._store is None:
             assert self.path is not None
-            self._store = lethevec.open(self.path, self.embedding_dim, self.metric, encrypt=self.encrypt)
+            shared = _take(self.path, self.embedding_dim, self.metric, self.encrypt)
+            self._store, self._let_go = shared.store, weakref.finalize(self, _give_back, shared)
         return self._store
 
     def close(self) -> None:
-        """Close the store; it is opened again when it is needed."""
-        if self._store is not None:
+        """Close the store, if no other document store uses it; it is opened again when it is needed."""
+        if self.path is None:
             self._store.close()
-        if self.path is not None:
-            self._store = None
+            return
+        self._store = None
+        self._let_go()
 
     def to_dict(self) -> dict[str, Any]:
         """For a pipeline's YAML."""
@@ -438,6 +449,43 @@ class LethevecEmbeddingRetriever:
     ) -> dict[str, list[Document]]:
         """Search in a thread."""
         return await _in_thread(self.run, query_embedding, filters, top_k, scale_score, return_embedding)
+
+
+# --- Stores that are open --------------------------------------------------------------------------------------------
+
+
+class _Shared:
+    """A store that is open, and how many document stores use it."""
+
+    def __init__(self, store: lethevec.Store) -> None:
+        self.store, self.users = store, 0
+
+
+def _take(path: str, dim: int, metric: str | None, encrypt: bool | None) -> _Shared:
+    key = os.path.realpath(path)
+    with _GUARD:
+        while True:
+            shared = _OPEN.get(key)
+            if shared is None or shared.store.closed:
+                shared = _OPEN[key] = _Shared(lethevec.open(path, dim, metric, encrypt=encrypt))
+            store = shared.store
+            if store.dim != dim or metric not in (None, store.metric):
+                raise InputError(
+                    f"{path}: expected dim={store.dim} and metric={store.metric!r}, as it is open here, "
+                    f"got dim={dim} and metric={metric!r}"
+                )
+            shared.users += 1
+            if not store.closed:  # the collector may just have ended the last document store that used it
+                return shared
+
+
+def _give_back(shared: _Shared) -> None:
+    with _GUARD:
+        shared.users -= 1
+        if shared.users < 1:
+            shared.store.close()
+            for key in [key for key, one in _OPEN.items() if one is shared]:
+                del _OPEN[key]
 
 
 async def _in_thread(function: Callable[..., T], *values: Any) -> T:

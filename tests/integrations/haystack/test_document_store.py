@@ -12,6 +12,7 @@ pytest.importorskip("haystack", reason="Haystack is not installed: make test-hay
 
 from haystack import Pipeline
 from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers import SentenceWindowRetriever
 from haystack.dataclasses import ByteStream, Document, SparseEmbedding
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
@@ -82,6 +83,33 @@ def test_a_pipeline_and_its_yaml(letters):
         LethevecDocumentStore(store=object()).to_dict()
     with pytest.raises(ParameterError, match="either"):
         LethevecDocumentStore()
+
+
+def test_document_stores_with_one_path_share_a_store(letters):
+    """As they are in a process that has loaded a pipeline, or two, from YAML."""
+    writer = LethevecDocumentStore(letters.path, embedding_dim=DIM)
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", LethevecEmbeddingRetriever(letters, top_k=1))
+    pipeline.add_component("window", SentenceWindowRetriever(writer))
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["lethevec.integrations.haystack"])
+    assert again.get_component("retriever").run(VECTORS[1].tolist())["documents"][0].id == "01"
+    window = again.get_component("window").document_store
+    assert window.count_documents() == writer.count_documents() == 30
+    assert window.forget(subject="person 1").records == 10
+    assert writer.count_documents() == letters.count_documents() == 20
+    letters.close()
+    writer.close()
+    writer.close()
+    assert window.count_documents() == 20
+    with pytest.raises(InputError, match="dim=8"):
+        LethevecDocumentStore(letters.path, embedding_dim=DIM + 1).count_documents()
+    again.get_component("retriever").document_store.close()
+    window.close()
+    dropped = LethevecDocumentStore(letters.path, embedding_dim=DIM)
+    assert dropped.count_documents() == 20
+    del dropped
+    with lethevec.open(letters.path) as alone:  # nobody else has it open
+        assert len(alone) == 20
 
 
 def test_all_of_a_document_comes_back(letters):
