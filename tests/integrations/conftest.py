@@ -93,6 +93,7 @@ for module, name in {dict(classes)!r}.items():
         [metadata] = site.glob("*.dist-info/METADATA")
         text = metadata.read_text()
         assert f"Version: {lethevec.__version__}" in text
+        assert re.search(r"^Requires-Dist: lethevec\[[a-z_-]+\]>=0\.2$", text, re.MULTILINE)  # the first with adapters
         return text
 
     return check

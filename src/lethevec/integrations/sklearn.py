@@ -4,7 +4,8 @@
 graph of neighbours (`metric="precomputed"`). It learns more samples with `partial_fit` and forgets some with `forget`.
 
 Afterwards it is what it would be if it had never been given the forgotten ones. What comes after it is not reached: a
-classifier, DBSCAN or t-SNE that was fitted on its graph keeps what it learnt until it is fitted again.
+classifier, DBSCAN or t-SNE that was fitted on its graph keeps what it learnt until it is fitted again. Nor are pickles
+of it, which hold the samples; the cache of a pipeline (`memory=`) has some.
 """
 
 from __future__ import annotations

@@ -88,6 +88,14 @@ def test_nothing_of_a_forgotten_sample_is_left_in_the_object_or_its_pickle():
     )
 
 
+def test_what_the_page_says_of_a_pipelines_cache_is_true(tmp_path):
+    x = np.random.default_rng(4).normal(size=(50, 16)).astype(np.float32)
+    pipeline = make_pipeline(LethevecTransformer(), KNeighborsClassifier(3, metric="precomputed"), memory=str(tmp_path))
+    pipeline.fit(x, np.arange(50) % 2)
+    pipeline[0].forget(17)
+    assert any(x[17].tobytes() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_numbers_go_on_from_the_largest_that_is_there():
     x = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
     ours = LethevecTransformer(n_neighbors=1).fit(x[:4]).forget([3, 0]).partial_fit(x[4:])
