@@ -92,12 +92,17 @@ def files_below(folder: Path) -> list[FileSource]:
 def bytes_by_file(vectors: npt.NDArray[np.float32], sources: list[FileSource]) -> dict[str, int]:
     """How many bytes of these vectors each file holds, as float32; of a sample, where there are many."""
     picked = vectors[np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), _MOST)).astype(np.int64))]
+    # Equal vectors are looked for once: all of them would be found at each of their places, which takes long.
+    different, times = np.unique(picked, axis=0, return_counts=True)
     needles = [
-        needle for number, vector in enumerate(picked) for needle in vector_needles(vector, str(number), own_only=True)
+        needle
+        for number, vector in enumerate(different)
+        for needle in vector_needles(vector, str(number), own_only=True)
     ]
     found: dict[str, int] = {}
     for source in sources:
-        held = search([source], needles).bytes_found
+        by_label = search([source], needles).bytes_by_label  # a label is the number and the form of the vector
+        held = sum(n * int(times[int(label.partition(" ")[0])]) for label, n in by_label.items())
         if held:
             found[source.name] = held
     return found

@@ -49,6 +49,26 @@ def test_hnswlib_without_deletions(tmp_path, copied):
     assert (moved.records, residue.records, residue.bytes) == (5, 0, 0)
 
 
+def test_hnswlib_with_equal_vectors(tmp_path, copied, monkeypatch):
+    """A vector that was deleted many times counts as often, and is looked for once."""
+    from lethevec.moving import _left_behind
+
+    asked = []
+    search = _left_behind.search
+    monkeypatch.setattr(_left_behind, "search", lambda files, needles: asked.append(needles) or search(files, needles))
+    hnswlib = pytest.importorskip("hnswlib", reason="hnswlib is not installed: make test-sources")
+    index = hnswlib.Index(space="l2", dim=DIM)
+    index.init_index(max_elements=N)
+    index.add_items(np.repeat(VECTORS[:4], 100, axis=0), range(400))
+    for label in range(399):
+        index.mark_deleted(label)
+    index.save_index(str(tmp_path / "index.bin"))
+    _, residue, _, _ = copied("hnswlib", tmp_path / "index.bin", metric="l2")
+    assert (residue.records, residue.bytes) == (399, 399 * DIM * 4)
+    assert residue.places == {"index.bin": residue.bytes}
+    assert [len({needle.data for needle in needles}) for needles in asked] == [len(asked[0])] == [4]
+
+
 def test_files_of_hnswlib_are_not_trusted(hnswlib_file, tmp_path):
     whole = hnswlib_file("l2").read_bytes()
     rng = np.random.default_rng(0)
