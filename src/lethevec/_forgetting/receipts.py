@@ -4,16 +4,12 @@ A receipt is a JSON object; `entries` has its kinds and what each of them holds.
 without `signature`; `previous` is the hash of the whole receipt before it, signature included, so none can be changed,
 dropped from the middle or put in later.
 
-Written down, it has one form: `from_json` takes exactly the text that `to_json` gives, with or without a line break at
-its end. Another text of the same content (spaces, another order, a key twice) is refused: two programs might read it
-differently, and both would find that it verifies.
+Written down, it has one form: see `signed`.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -22,12 +18,12 @@ from ..errors import ReceiptError
 from .entries import ERASURES, FORMAT, KINDS, check_entry
 from .keys import KeyRing, key_id
 from .records import canonical_json
+from .signed import Signed
 
 __all__ = ["ERASURES", "FORMAT", "GENESIS_PREVIOUS", "KINDS", "Part", "Receipt", "now"]
 
 GENESIS_PREVIOUS = "0" * 64
 _SIGNED_PREFIX = b"lethevec-receipt/1\n"  # so that a signature can never be taken for one of something else
-_CHAIN_PERSON = b"lethevec-chain-1"
 
 
 class Part(NamedTuple):
@@ -41,15 +37,20 @@ class Part(NamedTuple):
     residue: dict[str, Any]
 
 
-class Receipt:
+class Receipt(Signed):
     """One receipt, read-only. `fields` is what it says; `to_json` is how it is handed out.
 
-    Two receipts are equal when every field is.
+    Two receipts are equal when every field is. `entries` has the kinds.
     """
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Check the form (not the signature: that is `verify`'s)."""
-        self._fields = _checked(fields)
+    _person = b"lethevec-chain-1"
+
+    @staticmethod
+    def _check(fields: Mapping[str, Any]) -> None:
+        check_entry(fields)
+        named = fields["kind"] == "genesis" and key_id(base64.b64decode(fields["public_key"]))
+        if named and named != fields["signing_key"]:
+            raise ReceiptError("receipt: expected a genesis signed by the key that it names, got another")
 
     @classmethod
     def issue(
@@ -76,48 +77,6 @@ class Receipt:
         fields["signature"] = base64.b64encode(keys.sign(_signed_bytes(fields))).decode()
         return cls(fields)
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Receipt:
-        """Read a receipt that `to_json` wrote."""
-        if isinstance(text, bytes | bytearray):
-            try:
-                text = bytes(text).decode()
-            except UnicodeDecodeError:
-                raise ReceiptError("receipt: expected JSON in UTF-8, got other bytes") from None
-        if not isinstance(text, str):
-            raise ReceiptError(f"receipt: expected JSON as a text, got {type(text).__name__}")
-        try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ReceiptError(f"receipt: expected JSON, got something else ({error})") from None
-        receipt = cls(fields)
-        if receipt.to_json() != text.removesuffix("\n").removesuffix("\r"):
-            raise ReceiptError(
-                "receipt: expected the exact text that was issued (canonical JSON), got another text of the same "
-                "content: with a key twice, in another order, or with spaces"
-            )
-        return receipt
-
-    def to_json(self) -> str:
-        """The receipt as canonical JSON, one line."""
-        return canonical_json(self._fields)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What the receipt says, as a copy."""
-        copy: dict[str, Any] = json.loads(self.to_json())
-        return copy
-
-    @property
-    def kind(self) -> str:
-        """What it is about: see `entries`."""
-        return str(self._fields["kind"])
-
-    @property
-    def sequence(self) -> int:
-        """The place in the chain, from 0."""
-        return int(self._fields["sequence"])
-
     @property
     def records(self) -> int:
         """How many records were erased."""
@@ -142,11 +101,6 @@ class Receipt:
         return [Part(part.get("collection"), *(part[name] for name in Part._fields[1:])) for part in given]
 
     @property
-    def signature(self) -> bytes:
-        """The Ed25519 signature, 64 bytes."""
-        return base64.b64decode(self._fields["signature"])
-
-    @property
     def public_key(self) -> bytes | None:
         """The public key that a genesis or a rotation introduces."""
         text = self._fields.get("public_key")
@@ -155,22 +109,6 @@ class Receipt:
     def signed_bytes(self) -> bytes:
         """What the signature is over."""
         return _signed_bytes(self._fields)
-
-    def hash(self) -> str:
-        """What the next receipt names as `previous`."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=32, person=_CHAIN_PERSON).hexdigest()
-
-    def __getitem__(self, name: str) -> Any:
-        """One field."""
-        return self._fields[name]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether every field is equal."""
-        return isinstance(other, Receipt) and self._fields == other._fields
-
-    def __hash__(self) -> int:
-        """In accordance with equality."""
-        return hash(self.to_json())
 
     def __repr__(self) -> str:
         """Kind, place and number of records."""
@@ -184,16 +122,3 @@ def now() -> str:
 
 def _signed_bytes(fields: Mapping[str, Any]) -> bytes:
     return _SIGNED_PREFIX + canonical_json({k: v for k, v in fields.items() if k != "signature"}).encode()
-
-
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    check_entry(fields)
-    try:
-        text = canonical_json(dict(fields))
-        text.encode()
-        copy: dict[str, Any] = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ReceiptError(f"receipt: expected plain JSON values, got something else ({error})") from None
-    if copy["kind"] == "genesis" and key_id(base64.b64decode(copy["public_key"])) != copy["signing_key"]:
-        raise ReceiptError("receipt: expected a genesis signed by the key that it names, got another")
-    return copy

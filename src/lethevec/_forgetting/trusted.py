@@ -11,18 +11,31 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import FileError, KeysError, ReceiptError
 from .receipts import Receipt
+from .signed import Signed
 
-__all__ = ["ChainLike", "KeyLike", "ReceiptLike", "public_key_pem", "read_chain", "read_public_key", "read_receipt"]
+__all__ = [
+    "ChainLike",
+    "KeyLike",
+    "ReceiptLike",
+    "public_key_pem",
+    "read_chain",
+    "read_public_key",
+    "read_receipt",
+    "read_signed",
+]
 
 KeyLike: TypeAlias = "bytes | str | os.PathLike[str]"
 ReceiptLike: TypeAlias = "Receipt | Mapping[str, Any] | str | bytes | os.PathLike[str]"
 ChainLike: TypeAlias = "Iterable[ReceiptLike] | os.PathLike[str]"
+
+_S = TypeVar("_S", bound=Signed)
+_T = TypeVar("_T")
 
 _MAX_KEY = 1 << 14  # bytes of a file with a public key
 _MAX_RECEIPTS = 1 << 30  # bytes of a file with receipts
@@ -87,18 +100,21 @@ def public_key_pem(public: bytes) -> str:
 
 def read_receipt(given: ReceiptLike) -> Receipt:
     """One receipt, in whatever form it came."""
-    if isinstance(given, Receipt):
-        return given
+    return given if isinstance(given, Receipt) else read_signed(given, Receipt, Receipt.from_json)
+
+
+def read_signed(given: Any, from_fields: Callable[[Any], _S], from_json: Callable[[str | bytes], _S]) -> _S:
+    """A signed entry from its fields, its JSON, or a file with it."""
     if isinstance(given, Mapping):
-        return Receipt(given)
+        return from_fields(given)
     if isinstance(given, bytes | bytearray):
-        return Receipt.from_json(bytes(given))
+        return from_json(bytes(given))
     if isinstance(given, str) and (given.lstrip().startswith(("{", "[")) or not _is_file(given)):
-        return Receipt.from_json(given)
+        return from_json(given)
     if not isinstance(given, str | os.PathLike):
         raise ReceiptError(f"receipt: expected a receipt, its JSON or a file with it, got {type(given).__name__}")
     path = Path(given)
-    return _placed(path, lambda: Receipt.from_json(_read_file(path, _MAX_RECEIPTS)))
+    return _placed(path, lambda: from_json(_read_file(path, _MAX_RECEIPTS)))
 
 
 def read_chain(given: ChainLike) -> list[Receipt]:
@@ -116,7 +132,7 @@ def read_chain(given: ChainLike) -> list[Receipt]:
     return [read_receipt(one) for one in several]
 
 
-def _placed(path: Path, read: Any) -> Any:
+def _placed(path: Path, read: Callable[[], _T]) -> _T:
     """Read, and say in which file it was if that fails."""
     try:
         return read()

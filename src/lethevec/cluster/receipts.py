@@ -14,17 +14,34 @@ Receipts form a chain, as those of a store do: `previous` is the hash of the one
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from .._forgetting.keys import KeyRing, key_id, verify_signature
-from .._forgetting.receipts import Receipt, now
+from .._forgetting.receipts import ERASURES, Receipt, now
 from .._forgetting.records import canonical_json
-from .._forgetting.trusted import KeyLike, read_public_key
+from .._forgetting.shapes import (
+    Shape,
+    count,
+    elsewhere,
+    exactly,
+    hash_of_entry,
+    identity,
+    in_base64,
+    key_name,
+    list_of,
+    matching,
+    maybe,
+    object_of,
+    refuse,
+    tag,
+    tags,
+    text,
+    time,
+)
+from .._forgetting.signed import Signed, parsed
+from .._forgetting.trusted import KeyLike, read_public_key, read_signed
 from .._forgetting.verify import Verification
 from ..errors import LethevecError, ReceiptError
 
@@ -36,42 +53,78 @@ ENTRIES = ("hold", "lift", "block", "unblock")
 ERASED, DECLARED = "erased", "declared"
 _PREFIX = b"lethevec-cluster-receipt/1\n"
 _PERSON = b"lethevec-cluster"
-_FIELDS = {
-    "format": str,
-    "cluster": str,
-    "number": int,
-    "sequence": int,
-    "previous": str,
-    "kind": str,
-    "asked": dict,
-    "asked_at": str,
-    "issued_at": str,
-    "audit_key": str,
-    "epoch": int,
-    "shards": int,
-    "records": int,
-    "members": list,
-    "root": str,
-    "signing_key": str,
-    "public_key": str,
-    "signature": str,
+
+
+def _object(value: Any, where: str) -> None:
+    if not isinstance(value, Mapping):
+        refuse(where, "an object", value)
+
+
+def _step(value: Any, where: str) -> None:
+    """A neighbour on the way to the root, and its side."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        refuse(where, "a side and a hash", value)
+    exactly("left", "right")(value[0], where)
+    hash_of_entry(value[1], where)
+
+
+_name = matching("[a-z0-9-]{1,40}", "a member's name")
+_key = matching("(?:[0-9a-f]{64})?", "a key of 64 hexadecimal digits")
+_HEAD: dict[str, Shape] = {
+    "cluster": identity,
+    "sequence": count,
+    "previous": hash_of_entry,
+    "issued_at": time,
+    "audit_key": key_name,
+    "signing_key": key_name,
+    "public_key": in_base64(32),
+    "signature": in_base64(64),
 }
-_ENTRY_FIELDS = {
-    "format": str,
-    "cluster": str,
-    "sequence": int,
-    "previous": str,
-    "kind": str,
-    "token": str,
-    "audit_key": str,
-    "subject": str,
-    "reason": str,
-    "hold": str,
-    "issued_at": str,
-    "signing_key": str,
-    "public_key": str,
-    "signature": str,
+_ASKED = object_of(
+    {
+        "by": exactly("ids", "subject", "where", "update", "expiry", "drop"),
+        "subject": maybe(tag),
+        "collection": maybe(text),
+        "ids": tags,
+    },
+    {"where": tag, "block": exactly(True), "elsewhere": elsewhere},
+)
+_MEMBER = object_of(
+    {
+        "member": _name,
+        "shard": count,
+        "state": exactly(ERASED, DECLARED),
+        "at": time,
+        "key": _key,
+        "hashes": list_of(hash_of_entry),
+        "receipts": list_of(_object),  # of what kind, `_check_member` reads
+    }
+)
+_SIGNED: dict[str, Shape] = {
+    **_HEAD,
+    "format": exactly(FORMAT),
+    "number": count,
+    "kind": exactly(*ERASURES),
+    "asked": _ASKED,
+    "asked_at": time,
+    "epoch": count,
+    "shards": count,
+    "records": count,
+    "root": hash_of_entry,
 }
+_RECEIPT = object_of({**_SIGNED, "members": list_of(_MEMBER)})
+_PART = object_of({"head": object_of(_SIGNED), "entry": _MEMBER, "proof": list_of(_step)})
+_ENTRY = object_of(
+    {
+        **_HEAD,
+        "format": exactly(ENTRY_FORMAT),
+        "kind": exactly(*ENTRIES),
+        "token": identity,
+        "subject": tag,
+        "reason": tag,
+        "hold": matching("(?:[0-9a-f]{32})?", "the id of a hold"),
+    }
+)
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
@@ -109,81 +162,14 @@ def leaf_of(entry: Mapping[str, Any]) -> bytes:
     return _hash(b"\0" + canonical_json({name: value for name, value in entry.items() if name != "receipts"}).encode())
 
 
-_S = TypeVar("_S", bound="_Signed")
-
-
-class _Signed:
-    """A signed entry of the chain, read-only. `fields` is what it says; `to_json` is how it is handed out."""
-
-    _fields: dict[str, Any]
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Check the form."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_json(cls: type[_S], text: str | bytes) -> _S:
-        """Read what `to_json` wrote, exactly."""
-        try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError, TypeError) as error:
-            raise ReceiptError(f"receipt: expected JSON, got something else ({error})") from None
-        made = cls(fields)
-        given = bytes(text).decode() if isinstance(text, bytes | bytearray) else text
-        if made.to_json() != given.rstrip("\r\n"):
-            raise ReceiptError("receipt: expected the exact text that was issued, got another text of the same content")
-        return made
-
-    def to_json(self) -> str:
-        """As canonical JSON, one line."""
-        return canonical_json(self._fields)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What it says, as a copy."""
-        copy: dict[str, Any] = json.loads(self.to_json())
-        return copy
-
-    @property
-    def sequence(self) -> int:
-        """The place in the chain, from 0."""
-        return int(self._fields["sequence"])
-
-    @property
-    def kind(self) -> str:
-        """What was done."""
-        return str(self._fields["kind"])
-
-    @property
-    def signature(self) -> bytes:
-        """The Ed25519 signature."""
-        return _decoded(self._fields["signature"], 64)
-
-    def hash(self) -> str:
-        """What the next one names as `previous`."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=32, person=_PERSON).hexdigest()
-
-    def __getitem__(self, name: str) -> Any:
-        """One field."""
-        return self._fields[name]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether every field is equal."""
-        return isinstance(other, _Signed) and self._fields == other._fields
-
-    def __hash__(self) -> int:
-        """In accordance with equality."""
-        return hash(self.to_json())
-
-
-class ClusterEntry(_Signed):
+class ClusterEntry(Signed):
     """An entry of the chain that erases nothing: a legal hold, the end of one, a block, or the end of one."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Check the form (not the signature: that is `verify`'s)."""
-        self._fields = _checked_form(fields, ENTRY_FORMAT, _ENTRY_FIELDS)
-        if self._fields["kind"] not in ENTRIES:
-            raise ReceiptError(f"entry: expected one of {', '.join(ENTRIES)}, got {self._fields['kind']!r:.60}")
+    _person = _PERSON
+
+    @staticmethod
+    def _check(fields: Mapping[str, Any]) -> None:
+        _ENTRY(fields, "it")
 
     @classmethod
     def issue(cls, keys: KeyRing, cluster: str, sequence: int, previous: str, body: Mapping[str, Any]) -> ClusterEntry:
@@ -219,30 +205,15 @@ def _head(keys: KeyRing, form: str, cluster: str, sequence: int, previous: str) 
     }
 
 
-def _checked_form(fields: Any, form: str, wanted: Mapping[str, type]) -> dict[str, Any]:
-    """The fields of an entry, each of its kind, and no others."""
-    if not isinstance(fields, Mapping) or fields.get("format") != form:
-        raise ReceiptError(f"receipt: expected the format {form!r}, got something else")
-    for name, kind in wanted.items():
-        if not isinstance(fields.get(name), kind) or isinstance(fields.get(name), bool):
-            raise ReceiptError(f"receipt: expected {name} as {kind.__name__}, got {fields.get(name)!r:.60}")
-    unknown = sorted(set(fields) - set(wanted))
-    if unknown:
-        raise ReceiptError(f"receipt: expected no other fields, got {', '.join(map(str, unknown))[:80]!r}")
-    try:
-        plain: dict[str, Any] = json.loads(canonical_json(dict(fields)))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ReceiptError(f"receipt: expected plain JSON values, got something else ({error})") from None
-    return plain
-
-
-class ClusterReceipt(_Signed):
+class ClusterReceipt(Signed):
     """A combined receipt: what every member of a cluster has erased."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Check the form (not the signature: that is `verify`'s)."""
-        self._fields = _checked_form(fields, FORMAT, _FIELDS)
-        names = [_checked_entry(entry)["member"] for entry in self._fields["members"]]
+    _person = _PERSON
+
+    @staticmethod
+    def _check(fields: Mapping[str, Any]) -> None:
+        _RECEIPT(fields, "it")
+        names = [_checked_entry(entry)["member"] for entry in fields["members"]]
         if names != sorted(set(names)) or not names:
             raise ReceiptError("receipt: expected each member once, by name, got another order")
 
@@ -306,18 +277,13 @@ class ClusterReceipt(_Signed):
 
 
 def _checked_entry(entry: Any) -> dict[str, Any]:
-    wanted = {"member", "shard", "state", "at", "key", "hashes", "receipts"}
-    if not isinstance(entry, dict) or set(entry) != wanted:
-        raise ReceiptError(f"receipt: expected members with {', '.join(sorted(wanted))}, got something else")
-    texts = all(isinstance(entry[name], str) for name in ("member", "state", "at", "key"))
-    lists = all(isinstance(entry[name], list) for name in ("hashes", "receipts"))
-    if not texts or not lists or not isinstance(entry["shard"], int) or entry["state"] not in (ERASED, DECLARED):
-        raise ReceiptError("receipt: expected a member's name, shard, state, key and receipts, got something else")
+    _MEMBER(entry, "a member")
     if (entry["state"] == ERASED) != bool(entry["hashes"]) or len(entry["hashes"]) != len(entry["receipts"]):
         raise ReceiptError(
             f"receipt: expected the receipts of a member that erased, got {entry['member']!r:.60} without"
         )
-    return entry
+    checked: dict[str, Any] = entry
+    return checked
 
 
 def _signed_bytes(fields: Mapping[str, Any]) -> bytes:
@@ -326,32 +292,17 @@ def _signed_bytes(fields: Mapping[str, Any]) -> bytes:
     return _PREFIX + canonical_json(head).encode()
 
 
-def _decoded(text: Any, size: int) -> bytes:
-    try:
-        value = base64.b64decode(text, validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        value = b""
-    if len(value) != size:
-        raise ReceiptError(f"receipt: expected {size} bytes in base64, got something else")
-    return value
-
-
 def read_cluster_receipt(given: Any) -> ClusterReceipt | ClusterEntry:
     """A combined receipt or another entry of the chain, its fields, its JSON, or a file with it."""
+
+    def kind_of(fields: Any) -> type[ClusterReceipt] | type[ClusterEntry]:
+        return ClusterEntry if isinstance(fields, Mapping) and fields.get("format") == ENTRY_FORMAT else ClusterReceipt
+
     if isinstance(given, ClusterReceipt | ClusterEntry):
         return given
-    if isinstance(given, Mapping):
-        return (ClusterEntry if given.get("format") == ENTRY_FORMAT else ClusterReceipt)(given)
-    if isinstance(given, Path):
-        given = given.read_text(encoding="utf-8")
-    if isinstance(given, str | bytes):
-        try:
-            fields = json.loads(given)
-        except (ValueError, RecursionError):
-            fields = None
-        kind = isinstance(fields, dict) and fields.get("format") == ENTRY_FORMAT
-        return ClusterEntry.from_json(given) if kind else ClusterReceipt.from_json(given)
-    raise ReceiptError(f"receipt: expected a combined receipt, its JSON or a file with it, got {type(given).__name__}")
+    return read_signed(
+        given, lambda fields: kind_of(fields)(fields), lambda text: kind_of(parsed(text)[1]).from_json(text)
+    )
 
 
 def verify(receipt: Any, *, key: KeyLike) -> Verification:
@@ -394,16 +345,14 @@ def verify(receipt: Any, *, key: KeyLike) -> Verification:
 def verify_part(part: Mapping[str, Any], *, key: KeyLike) -> Verification:
     """Check what `ClusterReceipt.part` gave: one member's entry, its way to the root, and the signature of the root."""
     report = Verification()
-    try:
-        head, entry = dict(part["head"]), _checked_entry(part["entry"])
-        node = leaf_of(entry)
-        for side, text in part["proof"]:
-            other = bytes.fromhex(text)
-            node = _hash(b"\1" + (other + node if side == "left" else node + other))
-        good = node.hex() == head["root"]
-        signed, signature = _signed_bytes(head), _decoded(head["signature"], 64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ReceiptError(f"part: expected a head, an entry and a proof, got something else ({error})") from None
+    _PART(part, "the part")
+    head, entry = dict(part["head"]), _checked_entry(part["entry"])
+    node = leaf_of(entry)
+    for side, neighbour in part["proof"]:
+        other = bytes.fromhex(neighbour)
+        node = _hash(b"\1" + (other + node if side == "left" else node + other))
+    good = node.hex() == head["root"]
+    signed, signature = _signed_bytes(head), base64.b64decode(head["signature"])
     _check_signature(report, head, signature, signed, read_public_key(key))
     report.add("root", good, "the entry is below the signed root" if good else "the proof does not lead to the root")
     _check_member(report, entry)
