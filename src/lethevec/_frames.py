@@ -117,6 +117,10 @@ def _arrow(given: Any, name: str) -> Read:
     else:
         given = pa.chunked_array(given) if hasattr(given, "__arrow_c_stream__") else pa.array(given)
         columns, names = None, []
+    try:
+        given.validate(full=True)  # it may have been read from a file, whose offsets Arrow follows blindly
+    except pa.ArrowException as error:
+        raise VectorError(f"{name}: expected undamaged Arrow data, got other: {error}") from None
     if columns is None and pa.types.is_struct(given.type):
         names = [given.type.field(place).name for place in range(given.type.num_fields)]
         chunks = given.chunks if isinstance(given, pa.ChunkedArray) else [given]

@@ -8,6 +8,7 @@ import resource
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import lethevec
+from lethevec.cluster.loading import columns_of, read_piece
 from lethevec.datasets import read_benchmark, read_records, read_vectors
-from lethevec.errors import FormatError
+from lethevec.errors import FormatError, VectorError
 
+from .damaged_arrow import OFFSETS, damaged, read
 from .test_readers import SUFFIXES, sample, table, write
 
 BINARY = [suffix for suffix in SUFFIXES if suffix not in (".jsonl", ".csv")]
@@ -272,6 +276,36 @@ def test_arrow_offsets_are_validated(tmp_path: Path) -> None:
     assert raw.count(offsets) == 1
     path.write_bytes(raw.replace(offsets, struct.pack("<4i", 0, 2_000_000, 2_000_002, 6)))
     refused(path, "expected an undamaged columnar file")
+
+
+@pytest.mark.parametrize("offsets", OFFSETS)
+@pytest.mark.parametrize("column", ["vector", "id"])
+def test_offsets_of_tables_that_somebody_else_has_read_are_validated(tmp_path: Path, column: str, offsets: Any) -> None:
+    """Otherwise the ids of records are what lies elsewhere in the memory of the process, or it ends."""
+    table = read(damaged(column, offsets))
+    with lethevec.open(tmp_path / "a.lethe", dim=3, metric="l2") as db:
+        with pytest.raises(FormatError, match="expected an undamaged columnar file"):
+            db.load(table)
+        assert len(db) == 0
+    path = tmp_path / "a.arrow"
+    path.write_bytes(damaged(column, offsets, file=True))
+    with pytest.raises(FormatError, match="expected an undamaged file"):
+        read_piece(str(path), 0)
+    if column == "vector":
+        for given in (table.column("vector"), table.select(["vector"]), table.column("vector").chunk(0)):
+            index = lethevec.Index(dim=3, metric="l2")
+            with pytest.raises(VectorError, match="expected undamaged Arrow data"):
+                index.add(given, ids=[1, 2])
+            assert len(index) == 0
+
+
+def test_a_cluster_loads_no_vectors_of_other_lengths() -> None:
+    """Two rows with one and three numbers are no two rows with two."""
+    columns = {"id": "id", "vector": "vector", "subject": None, "payload": None}
+    table = pa.table({"id": [1, 2], "vector": [[1.0], [2.0, 3.0, 4.0]]})
+    assert columns_of(table, columns)["vectors"] == [[1.0], [2.0, 3.0, 4.0]]  # which the check then refuses
+    table = pa.table({"id": [1, 2], "vector": [[1.0, 2.0], [3.0, 4.0]]})
+    assert columns_of(table, columns)["vectors"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 @pytest.mark.parametrize(

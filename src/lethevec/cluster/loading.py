@@ -180,7 +180,7 @@ class Reading:
             count = 0
             try:
                 count = self._load(str(path), int(number))
-            except (InputError, BlockedError, HoldError) as error:
+            except (InputError, FormatError, BlockedError, HoldError, ValueError, TypeError, OverflowError) as error:
                 problem = ["input", f"{type(error).__name__} in piece {number}"]
             except (LethevecError, UnreachableError, RefusalError, OSError) as error:
                 problem = ["other", type(error).__name__]
@@ -240,11 +240,17 @@ class _NoLauncher:
 
 def read_piece(path: str, number: int) -> Any:
     """One piece of a file, as an Arrow table."""
-    if path.lower().endswith(".parquet"):
-        with closing(_arrow("parquet").ParquetFile(path)) as file:
-            return file.read_row_group(number)
-    with _arrow("ipc").open_file(path) as file:
-        return _arrow("").Table.from_batches([file.get_batch(number)])
+    try:
+        if path.lower().endswith(".parquet"):
+            with closing(_arrow("parquet").ParquetFile(path)) as file:
+                table = file.read_row_group(number)
+        else:
+            with _arrow("ipc").open_file(path) as file:
+                table = _arrow("").Table.from_batches([file.get_batch(number)])
+        table.validate(full=True)  # Arrow follows the offsets of a file blindly unless it is told not to
+    except _arrow("").ArrowException as error:
+        raise FormatError(f"{path}: expected an undamaged file, got one that cannot be read: {error}") from None
+    return table
 
 
 def columns_of(table: Any, columns: Mapping[str, str | None]) -> dict[str, Any]:
@@ -256,17 +262,22 @@ def columns_of(table: Any, columns: Mapping[str, str | None]) -> dict[str, Any]:
     payloads = None if columns["payload"] is None else table[columns["payload"]].to_pylist()
     if payloads is not None:
         payloads = [json.loads(value) if isinstance(value, str) else value for value in payloads]
-    n = len(table)
-    if vectors.null_count == 0 and n and len(vectors.flatten()) % n == 0:
-        given: Any = vectors.flatten().to_numpy(zero_copy_only=False).reshape(n, -1).astype(np.float32)
-    else:
-        given = vectors.to_pylist()
     return {
-        "vectors": given,
+        "vectors": _rows_of(getattr(vectors, "storage", vectors)),
         "ids": table[columns["id"]].to_pylist(),
         "subjects": None if columns["subject"] is None else table[columns["subject"]].to_pylist(),
         "payloads": payloads,
     }
+
+
+def _rows_of(column: Any) -> Any:
+    """A column of vectors as one array; as lists where lengths differ or something is missing, for the check to see."""
+    if hasattr(column, "flatten") and len(column) and not column.null_count:
+        lengths = _arrow("compute").list_value_length(column).to_numpy(zero_copy_only=False)
+        flat = column.flatten()
+        if (lengths == lengths[0]).all() and not flat.null_count:
+            return flat.to_numpy(zero_copy_only=False).reshape(len(lengths), -1).astype(np.float32)
+    return column.to_pylist()
 
 
 def _arrow(module: str) -> Any:

@@ -57,6 +57,7 @@ def _arrow_rows(given: Any, key: str | None, batch: int) -> Iterator[Rows]:
         others = _others(schema.names, column)
         row = 0
         for piece in table.select([*own, *others]).to_batches(max_chunksize=batch):
+            piece.validate(full=True)  # it may have been read from a file, whose offsets Arrow follows blindly
             rows = convert(path, piece, column, row)
             if others:
                 fields = {name: piece.column(name).to_pylist() for name in others}
