@@ -13,6 +13,7 @@ import lethevec
 from lethevec.server.settings import Settings
 
 BOOKS = "/v1/collections/books"
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 
 
 def test_a_collection_is_made_described_listed_and_dropped(start):
@@ -143,22 +144,83 @@ def test_a_bulk_load_is_read_while_it_arrives_and_is_all_or_nothing(server):
             writer.write_table(table, max_chunksize=500)
         return sink.getvalue()
 
-    arrow = {"content-type": "application/vnd.apache.arrow.stream"}
-
     def parts(data):
         for begin in range(0, len(data), 10_000):
             yield data[begin : begin + 10_000]
 
     data = stream(list(range(100, 5100)))
-    answer = server.call("POST", BOOKS + "/load", content=parts(data), headers=arrow)
+    answer = server.call("POST", BOOKS + "/load", content=parts(data), headers=ARROW)
     assert (answer.status_code, answer.json()) == (200, {"records": 5000})
     assert server.post(BOOKS + "/count", {"subject": "dan", "where": {"n": 1}}).json() == {"records": 5000}
     before = server.call("GET", BOOKS + "/digest").json()
     for wrong in (data, stream(list(range(9000, 9100)), 3), b"no arrow", data[: len(data) // 2], b""):
-        answer = server.call("POST", BOOKS + "/load", content=wrong, headers=arrow)
+        answer = server.call("POST", BOOKS + "/load", content=wrong, headers=ARROW)
         assert 400 <= answer.status_code < 500, answer.text
     assert server.call("GET", BOOKS + "/digest").json() == before
     assert server.post(BOOKS + "/load", {}).status_code == 415
+
+
+@pytest.mark.parametrize("column", ["vector", "id"])
+def test_a_bulk_load_follows_no_offsets_out_of_the_stream(start, column):
+    """Otherwise a writer reads the memory of the server as ids of records, or ends it."""
+    pytest.importorskip("pyarrow")
+    from tests.datasets.damaged_arrow import OFFSETS, damaged
+
+    server = start()
+    server.post("/v1/collections", {"name": "three", "dim": 3}).raise_for_status()
+    for offsets in OFFSETS:
+        answer = server.call("POST", "/v1/collections/three/load", content=damaged(column, offsets), headers=ARROW)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "arrow")
+    assert server.post("/v1/collections/three/count").json() == {"records": 0}
+
+
+def test_a_bulk_load_of_anything_else_is_refused(server):
+    pa = pytest.importorskip("pyarrow")
+    from tests.datasets.damaged_arrow import stream
+
+    pairs = pa.array([[1.0, 2.0], [3.0, 4.0]])
+    decimals = pa.array([1, 2], pa.decimal128(5, 2))
+    before = server.call("GET", BOOKS + "/digest").json()
+
+    def load(content):
+        return server.call("POST", BOOKS + "/load", content=content, headers=ARROW)
+
+    for columns in (
+        {"id": [91, 92], "vector": [[1.0], [2.0, 3.0, 4.0]]},  # as many numbers as two records need
+        {"id": [91, 92], "vector": [[1.0, None], [2.0, 3.0]]},
+        {"id": [91, 92], "vector": [[1.0, 2.0], None]},
+        {"id": [91, 92], "vector": [1.0, 2.0]},
+        {"id": [91, 92], "vector": ["a", "b"]},
+        {"id": [91, 92], "vector": [["a", "b"], ["c", "d"]]},
+        {"id": [91, 92], "vector": pa.array([{"a": 1.0}, {"a": 2.0}])},
+        {"id": [91.5, 92.0], "vector": pairs},
+        {"id": decimals, "vector": pairs},
+        {"id": [None, 92], "vector": pairs},
+        {"id": pa.array([2**62, 1], pa.timestamp("s")), "vector": pairs},
+        {"id": pa.array([b"\xff", b"a"]), "vector": pairs},
+        {"id": pa.array([b"\xff", b"a"]).cast(pa.string(), safe=False), "vector": pairs},
+        {"id": [91, 92], "vector": pairs, "subject": [1, 2]},
+        {"id": [91, 92], "vector": pairs, "payload": ["{", "{}"]},
+        {"id": [91, 92], "vector": pairs, "payload": [1.5, 2.5]},
+        {"id": [91, 92], "vector": pairs, "payload": pa.array([{"at": decimal} for decimal in decimals.to_pylist()])},
+        {"id": [91, 92], "vector": pairs, "more": [1, 2]},
+        {"id": [91, 92]},
+    ):
+        answer = load(stream(pa.table(columns)))
+        assert 400 <= answer.status_code < 500, (columns, answer.text)
+    twice = pa.Table.from_arrays([pa.array([91, 92]), pa.array([93, 94]), pairs], names=["id", "id", "vector"])
+    assert load(stream(twice)).status_code == 422
+    whole = stream(pa.table({"id": ["x1", "x2"], "vector": pairs, "subject": ["ann", None]}))
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        raw = bytearray(whole)
+        for place in rng.integers(0, len(raw), rng.integers(1, 4)):
+            raw[place] = rng.choice([0, 1, 127, 128, 255, raw[place] ^ 1 << rng.integers(8)])
+        answer = load(bytes(raw))
+        assert answer.status_code < 500, (raw.hex(), answer.text)
+        if answer.status_code == 200:
+            server.post(BOOKS + "/forget", {"where": {"$id": {"$nin": [1, 2, 3, "four", "five"]}}})
+    assert server.call("GET", BOOKS + "/digest").json() == before
 
 
 def test_forget_gives_a_receipt_and_nothing_is_found_any_more(server):
