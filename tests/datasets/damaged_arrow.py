@@ -14,10 +14,11 @@ __all__ = ["OFFSETS", "damaged", "read", "stream"]
 OFFSETS = [(300_000, 300_003, 300_006), (0, 3, 2_000_000_000), (0, 1_000_003, 2_000_006), (-3_000_000, 0, 6), (6, 3, 0)]
 
 
-def stream(table: pa.Table, *, file: bool = False) -> bytes:
+def stream(table: pa.Table, *, file: bool = False, compression: str | None = None) -> bytes:
     """As bytes: those of a stream, or of a file."""
     sink = io.BytesIO()
-    with (pa.ipc.new_file if file else pa.ipc.new_stream)(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (pa.ipc.new_file if file else pa.ipc.new_stream)(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
 

@@ -182,8 +182,14 @@ def test_a_bulk_load_of_anything_else_is_refused(server):
     decimals = pa.array([1, 2], pa.decimal128(5, 2))
     before = server.call("GET", BOOKS + "/digest").json()
 
+    often = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * 2_000_000])
+
     def load(content):
         return server.call("POST", BOOKS + "/load", content=content, headers=ARROW)
+
+    def listed(values):
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, len(values)], pa.int32()), values)
+        return pa.StructArray.from_arrays([lists], ["a"])
 
     for columns in (
         {"id": [91, 92], "vector": [[1.0], [2.0, 3.0, 4.0]]},  # as many numbers as two records need
@@ -204,12 +210,25 @@ def test_a_bulk_load_of_anything_else_is_refused(server):
         {"id": [91, 92], "vector": pairs, "payload": [1.5, 2.5]},
         {"id": [91, 92], "vector": pairs, "payload": pa.array([{"at": decimal} for decimal in decimals.to_pylist()])},
         {"id": [91, 92], "vector": pairs, "more": [1, 2]},
-        {"id": [91, 92]},
+        {"id": [91, 92], "more": pairs},
+        # What takes no bytes, or next to none, and becomes gigabytes of values.
+        {"id": pa.nulls(1 << 20)},
+        {"id": [91, 92], "vector": pairs, "payload": listed(pa.nulls(1 << 28))},
+        {"id": [91, 92], "vector": pairs, "payload": pa.array([{"a": [True]}, {"a": [False]}])},
+        {"id": [91, 92], "vector": pairs, "payload": pa.array([{"a": [{}]}, {"a": []}])},
+        {"id": pa.array(["91", "92"], pa.string_view()), "vector": pairs},
+        {"id": pa.RunEndEncodedArray.from_arrays([2], pa.array([91])), "vector": pairs},
+        {"id": [*range(91, 1091)], "vector": [[1.0, 2.0]] * 1000, "subject": often},
     ):
-        answer = load(stream(pa.table(columns)))
+        answer = load(stream(pa.table(columns) if len(columns) > 1 else pa.table({**columns, "vector": columns["id"]})))
         assert 400 <= answer.status_code < 500, (columns, answer.text)
     twice = pa.Table.from_arrays([pa.array([91, 92]), pa.array([93, 94]), pairs], names=["id", "id", "vector"])
     assert load(stream(twice)).status_code == 422
+    zeros = pa.table({"id": range(1000), "vector": np.zeros((1000, 2)).tolist(), "subject": ["x" * 1000] * 1000})
+    for compression in ("zstd", "lz4"):
+        assert load(stream(zeros, compression=compression)).status_code == 422
+        named = pa.table({"id": range(91, 93), "vector": pairs, "subject": often[:2]})
+        assert load(stream(named, compression=compression)).status_code == 422
     whole = stream(pa.table({"id": ["x1", "x2"], "vector": pairs, "subject": ["ann", None]}))
     rng = np.random.default_rng(7)
     for _ in range(300):
@@ -220,7 +239,34 @@ def test_a_bulk_load_of_anything_else_is_refused(server):
         assert answer.status_code < 500, (raw.hex(), answer.text)
         if answer.status_code == 200:
             server.post(BOOKS + "/forget", {"where": {"$id": {"$nin": [1, 2, 3, "four", "five"]}}})
+    for cut in range(len(whole)):
+        assert load(whole[:cut]).status_code < 500
+    server.post(BOOKS + "/forget", {"where": {"$id": {"$nin": [1, 2, 3, "four", "five"]}}})
     assert server.call("GET", BOOKS + "/digest").json() == before
+
+
+def test_a_bulk_load_has_batches_and_dictionaries_within_the_limit(start):
+    pa = pytest.importorskip("pyarrow")
+    from tests.datasets.damaged_arrow import stream
+
+    server = start(max_body=100_000)
+    server.post("/v1/collections", {"name": "books", "dim": 2, "metric": "l2"}).raise_for_status()
+
+    def load(n, **more):
+        columns = {"id": pa.array(range(n)), "vector": [[0.5, 1.5]] * n, **more}
+        return server.call("POST", BOOKS + "/load", content=stream(pa.table(columns)), headers=ARROW)
+
+    subjects = pa.array(["ann", None] * 200).dictionary_encode()
+    payloads = pa.array([{"n": 1, "tags": ["a", "b"], "in": {"x": None, "y": True}}] * 400)
+    assert load(400, subject=subjects, payload=payloads).json() == {"records": 400}
+    assert server.post(
+        BOOKS + "/count", {"subject": "ann", "where": {"in.y": True, "tags": {"$contains": "b"}}}
+    ).json() == {"records": 200}
+    assert load(8000).status_code == 413  # 128,000 bytes of vectors alone
+    assert load(2, subject=pa.array(["x" * 130_000, "y"]).dictionary_encode()).status_code == 413
+    assert (
+        load(50, subject=pa.array(["x" * 3000] * 50).dictionary_encode()).status_code == 422
+    )  # 150,000 bytes of texts
 
 
 def test_forget_gives_a_receipt_and_nothing_is_found_any_more(server):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 import lethevec
 from lethevec.errors import MissingDependencyError
 
 from .. import fields, schemas
+from ..arrow import read_batches
 from ..calls import Answer, Call, Operation
 from ..problems import Problem
 
@@ -114,10 +114,12 @@ async def _load(call: Call) -> Answer:
             "a bulk load needs the package pyarrow: pip install 'lethevec[datasets]'"
         ) from None
     collection = call.core.collection(call)
-    pipe = _Pipe()
+    pipe, limit = _Pipe(), call.core.settings.max_body
     feeding = asyncio.get_running_loop().create_task(pipe.feed(call.parts()))
     try:
-        count = await call.core.write(call.collection, lambda: collection.load(_batches(pa, pipe, collection.dim)))
+        count = await call.core.write(
+            call.collection, lambda: collection.load(read_batches(pa, pipe, collection.dim, limit))
+        )
     finally:
         pipe.stop()
         feeding.cancel()
@@ -129,8 +131,6 @@ async def _load(call: Call) -> Answer:
 
 class _Pipe:
     """Bytes from the event loop to a thread that reads them like a file. A few parts wait at most."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -162,65 +162,6 @@ class _Pipe:
         size = len(self._rest) if size < 0 else size
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def _batches(pa: Any, pipe: _Pipe, dim: int) -> Iterator[dict[str, Any]]:
-    """Batches with the columns id, vector, and perhaps subject and payload (JSON text, or a struct)."""
-    for batch in _stream(pa, pipe):
-        names = set(batch.schema.names)
-        if len(names) < len(batch.schema.names):
-            raise Problem(422, "arrow", "columns: expected each name once")
-        if not {"id", "vector"} <= names or names - {"id", "vector", "subject", "payload"}:
-            raise Problem(422, "arrow", "columns: expected id, vector, and perhaps subject and payload")
-        if not batch.num_rows:
-            continue
-        try:
-            batch.validate(full=True)  # Arrow follows the offsets of a stream blindly unless it is told not to
-            made = {"ids": batch.column("id").to_pylist(), "vectors": _vectors(pa, batch.column("vector"), dim)}
-            if "subject" in names:
-                made["subjects"] = batch.column("subject").to_pylist()
-            if "payload" in names:
-                made["payloads"] = [_payload(value) for value in batch.column("payload").to_pylist()]
-        except (ValueError, OverflowError, TypeError):  # what Python has no value for
-            raise Problem(422, "arrow", "body: expected ids, subjects and payloads that can be read") from None
-        yield made
-
-
-def _stream(pa: Any, pipe: _Pipe) -> Iterator[Any]:
-    """What Arrow reads, with its errors as ours."""
-    try:
-        with pa.ipc.open_stream(pa.PythonFile(pipe, mode="r")) as stream:
-            yield from stream
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if error is pipe.error:  # no fault of the stream
-            raise
-        raise Problem(422, "arrow", "body: expected an Arrow stream") from None
-
-
-def _vectors(pa: Any, column: Any, dim: int) -> npt.NDArray[np.float32]:
-    """A column of vectors; each has its own length in Arrow, so each is looked at."""
-    lists = getattr(column, "storage", column)
-    kind = lists.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        lengths = pa.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-        flat = lists.flatten()
-        real = pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)
-        if real and not lists.null_count and not flat.null_count and (lengths == dim).all():
-            return flat.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, dim)
-    raise Problem(422, "arrow", f"vector: expected {dim} numbers in every row")
-
-
-def _payload(value: Any) -> Any:
-    try:
-        return orjson.loads(value) if isinstance(value, str | bytes) else value
-    except orjson.JSONDecodeError:
-        raise Problem(422, "arrow", "payload: expected JSON objects") from None
 
 
 def selection(call: Call, body: dict[str, Any]) -> dict[str, Any]:
