@@ -155,7 +155,7 @@ TIMES ?= 20
 test-long: $(VENV)/.installed-test
 	LETHEVEC_KILLS=$$((22 * $(TIMES))) $(BIN)/python -m pytest -n auto tests/store/test_crash.py tests/store/test_power_cut.py tests/store/test_killed_moves.py tests/collections/test_kills.py tests/collections/test_killed_backups.py tests/collections/test_power_cut.py
 	LETHEVEC_PAGES=1 $(BIN)/python -m pytest tests/mounts
-	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py
+	LETHEVEC_FUZZ=$(TIMES) $(BIN)/python -m pytest -n auto tests/fuzz tests/store/test_damaged_stores.py tests/collections/test_damaged_catalog.py
 	LETHEVEC_EXAMPLES=$(TIMES) $(BIN)/python -m pytest -n auto tests/properties tests/store/test_history.py
 	LETHEVEC_SECONDS=$$((15 * $(TIMES))) $(BIN)/python -m pytest tests/store/test_readers.py
 

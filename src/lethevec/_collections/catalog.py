@@ -21,16 +21,20 @@ file is scrubbed like a store's.
 
 from __future__ import annotations
 
+import re
 import secrets
+from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._durable import sync_folder
 from .._store.files import CATALOG, StoreFiles
 from .._store.lock import WriterLock
 from .._store.reserve import Reserve
+from .._store.retention import check_duration
 from .._store.small import SmallDatabase
-from ..errors import FileError
+from ..errors import FileError, FormatError, ParameterError
+from .names import check_name
 
 __all__ = ["Catalog", "Entry", "Intent"]
 
@@ -117,16 +121,34 @@ class Catalog(SmallDatabase):
 
     def entries(self) -> list[Entry]:
         """All collections, by name."""
-        return [Entry(*row) for row in self.rows(_ENTRIES + "WHERE ready ORDER BY name")]
+        return [self._checked(*row) for row in self.rows(_ENTRIES + "WHERE ready ORDER BY name")]
 
     def find(self, name: str) -> Entry | None:
         """The collection of that name."""
         rows = self.rows(_ENTRIES + "WHERE ready AND name = ?", name)
-        return Entry(*rows[0]) if rows else None
+        return self._checked(*rows[0]) if rows else None
 
     def unready(self) -> list[str]:
         """The ids of collections that were being made, or dropped, when a process died."""
-        return [id for (id,) in self.rows("SELECT id FROM collections WHERE NOT ready")]
+        return [self._checked_id(id) for (id,) in self.rows("SELECT id FROM collections WHERE NOT ready")]
+
+    def _checked(self, id: object, name: object, expires: Any) -> Entry:
+        """A row, unless somebody else wrote it: an id that leads out of the folder must not become a path."""
+        try:
+            name = check_name(name)
+        except ParameterError as error:
+            raise FormatError(f"{self.path}: expected names of collections, got another: {error}") from None
+        try:
+            if expires is not None:
+                check_duration(timedelta(seconds=expires))
+        except (ParameterError, TypeError, ValueError, OverflowError):
+            raise FormatError(f"{self.path}: expected how long records are kept, got {expires!r:.40}") from None
+        return Entry(self._checked_id(id), name, expires)
+
+    def _checked_id(self, id: object) -> str:
+        if not isinstance(id, str) or re.fullmatch("[0-9a-f]{32}", id) is None:
+            raise FormatError(f"{self.path}: expected ids of collections of 32 hexadecimal digits, got {id!r:.80}")
+        return id
 
     def path_of(self, id: str) -> Path:
         """The database file of a collection."""
