@@ -108,6 +108,7 @@ def test_an_index_and_a_store_answer_alike(tmp_path):
             one.forget(np.empty(0, dtype=np.int64))
             assert one.digest() == before
             one.forget(np.int32(7))
+            assert one.search(x[:3], 2, threads=np.int64(2)).ids.shape == (3, 2)
             one.forget([np.int64(8), np.uint8(9)])
             assert np.int64(7) not in one
             assert np.int8(10) in one
@@ -122,6 +123,17 @@ def test_an_index_and_a_store_answer_alike(tmp_path):
             assert one.ids.tolist() == other.ids.tolist()
             assert one.distances.tobytes() == other.distances.tobytes()
             assert [[hit.id for hit in hits] for hits in one] == [[hit.id for hit in hits] for hits in other]
+
+
+def test_numbers_of_numpy_are_numbers_everywhere(tmp_path):
+    with lethevec.connect(tmp_path / "people") as db:
+        one = db.collection("one", dim=np.int64(2), metric="l2")
+        one.add([[1, 2], [3, 4]], ids=[1, 2], subjects="ann")
+        receipt = one.forget([1], timeout=np.float32(9), elsewhere={"logs": np.int16(3)})
+        assert receipt.elsewhere == {"logs": 3}
+        assert db.chain(after=np.int64(0), limit=np.uint8(5)) == db.chain()[1:]
+        assert bool(db.verify_chain(after=np.int64(-1), limit=np.int32(9))[0])
+        assert len(one.get(limit=np.int64(1), after=np.int64(1))) == 1
 
 
 def test_tune_looks_for_the_recall_that_effort_1_is_meant_for():

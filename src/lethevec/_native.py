@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass
 
 from . import _core
+from ._shown import shown
 from .errors import IsaError, ParameterError
 
 __all__ = ["MAX_THREADS", "CpuInfo", "core", "cpu_info", "default_threads", "resolve_threads"]
@@ -75,8 +77,12 @@ def resolve_threads(threads: int | None, rows: int | None = None) -> int:
     """An argument `threads=`, checked; None is all cores, or one for so few rows that asking would cost more."""
     if threads is None:
         return 1 if rows is not None and rows < _FEW else default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+    try:
+        number = 0 if isinstance(threads, bool) else operator.index(threads)  # NumPy's integers are integers
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MAX_THREADS:
         raise ParameterError(
-            f"threads: expected an integer from 1 to {MAX_THREADS}, or None for all cores, got {threads!r}"
+            f"threads: expected an integer from 1 to {MAX_THREADS}, or None for all cores, got {shown(threads)}"
         )
-    return threads
+    return number

@@ -24,10 +24,20 @@ from lethevec.errors import LethevecError
 TIMES = int(os.environ.get("LETHEVEC_EXAMPLES", "1"))
 DIM = 3
 
+
+class Wordless:
+    """What cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
 scalars = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**70), 2**70),
+    st.builds(pow, st.just(10), st.just(5000)),  # which Python does not write out
+    st.builds(Wordless),
     st.integers(0, 6),
     st.floats(width=64),
     st.sampled_from([float("nan"), float("inf"), 1e-300, -0.0]),

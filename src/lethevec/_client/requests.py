@@ -23,6 +23,7 @@ from .._forgetting.verify import Check, Verification
 from .._hashing.parameters import boolean, integer
 from .._hits import Hits, Work
 from .._record import KEEP, Record
+from .._shown import shown
 from .._store import Preview
 from ..errors import IdError, ParameterError, ReceiptError, VectorError
 
@@ -66,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 def _one(name: str, action: str = "") -> str:
     if not isinstance(name, str) or not name or not all(c.isalnum() or c in "_-." for c in name):
-        raise ParameterError(f"name: expected letters, digits, - and _, got {name!r:.80}")
+        raise ParameterError(f"name: expected letters, digits, - and _, got {shown(name, 80)}")
     return f"/v1/collections/{name}{action}"
 
 
@@ -75,7 +76,7 @@ def floats(vectors: Any) -> F32:
     try:
         with np.errstate(over="ignore"):  # too large for float32 is infinite, which the server refuses
             array = np.asarray(vectors, dtype="<f4")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise VectorError(f"vectors: expected numbers in rows of one length, got something else ({error})") from None
     if array.ndim == 1:
         array = array[None]

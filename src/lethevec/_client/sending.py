@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import errors
+from .._shown import shown
 from ..errors import AccessError, LethevecError, MissingDependencyError, ParameterError, ServerError
 from .requests import Request
 
@@ -59,7 +60,7 @@ def http_library() -> Any:
 def settings(url: str, key: str | None, timeout: float, verify: Any) -> dict[str, Any]:
     """The arguments of a client of httpx."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise ParameterError(f"url: expected one such as http://127.0.0.1:8765, got {url!r:.80}")
+        raise ParameterError(f"url: expected one such as http://127.0.0.1:8765, got {shown(url, 80)}")
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     # `trust_env`: a proxy or a file of passwords that the environment names must not see a person's data unasked.
     return {"base_url": url, "headers": headers, "timeout": timeout, "verify": verify, "trust_env": False}

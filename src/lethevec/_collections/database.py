@@ -30,6 +30,7 @@ from .._forgetting.verify import Verification
 from .._hashing.parameters import boolean, integer
 from .._index import MAX_SETUP
 from .._record import KEEP, Keep
+from .._shown import shown
 from .._store import Store
 from .._store.chain import Chain
 from .._store.configuration import check_max_setup, index_options
@@ -216,7 +217,7 @@ class Database:
             if self.read_only or dim is None:
                 known = ", ".join(self.collections()[:5]) or "none"
                 what = "" if self.read_only else "; dim= makes a new one"
-                raise UnknownIdError(f"name: expected one of the collections ({known}), got {name!r}{what}")
+                raise UnknownIdError(f"name: expected one of the collections ({known}), got {shown(name)}{what}")
             return self._maker.make(name, dim, metric, index, encrypt, retention)
 
     def drop(self, name: str, *, timeout: float | None = None) -> Receipt:
@@ -245,7 +246,7 @@ class Database:
     def _entry(self, name: object) -> Entry:
         entry = self._catalog.find(check_name(name))
         if entry is None:
-            raise UnknownIdError(f"name: expected one of the collections, got {name!r}, which is not there")
+            raise UnknownIdError(f"name: expected one of the collections, got {shown(name)}, which is not there")
         return entry
 
     # --- People ------------------------------------------------------------------------------------------------------
@@ -441,8 +442,8 @@ class Database:
         (['genesis', 'block'], ['block'])
         >>> folder.cleanup()
         """
-        integer("after", after, -1, _LAST)
-        integer("limit", limit, 0, _LAST)
+        after = integer("after", after, -1, _LAST)
+        limit = integer("limit", limit, 0, _LAST)
         self._catalog.require_open()
         if before is not None:
             return self._chain.page_back(integer("before", before, 0, _LAST), limit)
@@ -457,8 +458,8 @@ class Database:
 
         The second value is the `after` of the next part, or None at the end.
         """
-        integer("after", after, -1, _LAST)
-        integer("limit", limit, 1, _LAST)
+        after = integer("after", after, -1, _LAST)
+        limit = integer("limit", limit, 1, _LAST)
         self._catalog.require_open()
         return self._checker.walk(after, limit)
 

@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from .._shown import shown
 from ..errors import ParameterError
 from .regex import compile_pattern
 from .tree import AllOf, And, AnyOf, Bounds, Exists, Matches, Node, Not, OneOf, Or, Scalar, Text
@@ -94,11 +95,11 @@ class _Reader:
         _check_field(key)
         operators = value if isinstance(value, Mapping) else {"$eq": value}
         if not operators:
-            raise ParameterError(f"where: expected an operator for {key!r:.80}, got none")
+            raise ParameterError(f"where: expected an operator for {shown(key, 80)}, got none")
         for name in operators:
             if name not in _OPERATORS:
                 raise ParameterError(
-                    f"where: expected one of {', '.join(_OPERATORS)} for {key!r:.80}, got {_short(name)}"
+                    f"where: expected one of {', '.join(_OPERATORS)} for {shown(key, 80)}, got {_short(name)}"
                 )
         # The two ends of a range are one condition.
         bounds = tuple((name, _bound(key, name, operators[name])) for name in _ORDER if name in operators)
@@ -154,7 +155,7 @@ def _one_of(field: str, values: tuple[Scalar, ...]) -> Node:
 def _bound(field: str, name: str, operand: Any) -> int | float | str:
     value = _scalar(field, name, operand)
     if value is None or isinstance(value, bool):
-        raise ParameterError(f"where: expected a number or a string for {name}, got {value!r}")
+        raise ParameterError(f"where: expected a number or a string for {name}, got {shown(value)}")
     return value
 
 
@@ -162,10 +163,12 @@ def _check_field(key: str) -> None:
     if key in _OWN:
         return
     if key.startswith("$"):
-        raise ParameterError(f"where: expected $and, $or, $not, $id, $subject or a field, got {key!r:.80}")
+        raise ParameterError(f"where: expected $and, $or, $not, $id, $subject or a field, got {shown(key, 80)}")
     parts = key.split(".")
     if not all(parts) or len(parts) > MAX_PARTS:
-        raise ParameterError(f"where: expected a field of 1 to {MAX_PARTS} keys with dots between, got {key!r:.80}")
+        raise ParameterError(
+            f"where: expected a field of 1 to {MAX_PARTS} keys with dots between, got {shown(key, 80)}"
+        )
     _check_utf8("field", key)
 
 
@@ -205,4 +208,4 @@ def _is_list(value: Any) -> bool:
 
 def _short(value: Any) -> str:
     """What came, in a few words, however deep or long it is."""
-    return reprlib.repr(value)[:80]
+    return shown(value, 80, reprlib.repr)

@@ -8,10 +8,12 @@ looked there, and `verify` says so too.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from .._shown import shown
 from ..errors import ParameterError
 
 __all__ = ["MOST_PLACES", "PLACE", "read_elsewhere"]
@@ -38,11 +40,19 @@ def read_elsewhere(given: Any) -> list[dict[str, Any]] | None:
         if not isinstance(place, str) or PLACE.fullmatch(place) is None:
             raise ParameterError(
                 "elsewhere: expected names of places of at most 40 small letters, digits and hyphens, "
-                f"got {place!r:.60}"
+                f"got {shown(place, 60)}"
             )
-        whole = isinstance(erased, int) and not isinstance(erased, bool) and 0 <= erased < _MOST
-        if erased is not None and not whole:
+        if erased is not None and not _is_count(erased):
             raise ParameterError(
-                f"elsewhere: expected for {place} how many entries were erased, or None, got {erased!r:.60}"
+                f"elsewhere: expected for {place} how many entries were erased, or None, got {shown(erased, 60)}"
             )
-    return [{"place": place, "erased": given[place]} for place in sorted(given)]
+    erased_in = {place: None if erased is None else operator.index(erased) for place, erased in given.items()}
+    return [{"place": place, "erased": erased_in[place]} for place in sorted(given)]
+
+
+def _is_count(value: Any) -> bool:
+    """A number of entries; NumPy's integers are integers."""
+    try:
+        return not isinstance(value, bool) and 0 <= operator.index(value) < _MOST
+    except TypeError:
+        return False

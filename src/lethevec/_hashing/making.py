@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import reference
+from .._shown import shown
 from ..errors import ParameterError
 from .base import Hasher
 from .families import FaissLshLong, FaissLshShort, Progressive, SimHash, SuperBit, Usr
@@ -62,7 +63,9 @@ def hasher(
 
 def _bits(family: str, dim: int, bits: int | None, expansion: int | None) -> int:
     if (bits is None) == (expansion is None):
-        raise ParameterError(f"{family}: expected either bits or expansion, got bits={bits!r}, expansion={expansion!r}")
+        raise ParameterError(
+            f"{family}: expected either bits or expansion, got bits={shown(bits)}, expansion={shown(expansion)}"
+        )
     if bits is None:
         return dim * integer("expansion", expansion, 1, MAX_BITS // dim)
     return integer("bits", bits, 1, MAX_BITS)

@@ -8,6 +8,7 @@ from typing import SupportsInt, TypeGuard
 
 import numpy as np
 
+from .._shown import shown
 from ..errors import ParameterError
 
 MAX_DIM = 65_536
@@ -22,7 +23,7 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     if type(value) is int and low <= value <= high:
         return value
     if not is_integer(value) or not low <= int(value) <= high:
-        raise ParameterError(f"{name}: expected an integer from {low} to {high}, got {value!r}")
+        raise ParameterError(f"{name}: expected an integer from {low} to {high}, got {shown(value)}")
     return int(value)
 
 
@@ -34,7 +35,7 @@ def is_integer(value: object) -> TypeGuard[SupportsInt]:
 def boolean(name: str, value: object) -> bool:
     """True or False, and nothing that only counts as one of them."""
     if not isinstance(value, bool):
-        raise ParameterError(f"{name}: expected True or False, got {value!r}")
+        raise ParameterError(f"{name}: expected True or False, got {shown(value)}")
     return value
 
 
@@ -44,7 +45,7 @@ def positive(name: str, value: object) -> float:
         return value
     number = as_float(value)
     if not SMALLEST <= number <= LARGEST:
-        raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {value!r}")
+        raise ParameterError(f"{name}: expected a number from {SMALLEST:g} to {LARGEST:g}, got {shown(value)}")
     return number
 
 
@@ -52,7 +53,7 @@ def real(name: str, value: object) -> float:
     """A real number, not NaN."""
     number = as_float(value)
     if math.isnan(number):
-        raise ParameterError(f"{name}: expected a number, got {value!r}")
+        raise ParameterError(f"{name}: expected a number, got {shown(value)}")
     return number
 
 
@@ -69,7 +70,7 @@ def as_float(value: object) -> float:
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ParameterError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ParameterError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {shown(value)}")
     return value
 
 

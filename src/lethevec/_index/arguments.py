@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .._hashing.parameters import SMALLEST, as_float, integer, is_integer
 from .._native import core
+from .._shown import shown
 from ..errors import IdError, ParameterError
 
 I64 = npt.NDArray[np.int64]
@@ -75,7 +76,7 @@ def as_effort(effort: object) -> float:
     """
     number = as_float(effort)
     if not number >= SMALLEST:
-        raise ParameterError(f"effort: expected a number of {SMALLEST:g} or more, got {effort!r}")
+        raise ParameterError(f"effort: expected a number of {SMALLEST:g} or more, got {shown(effort)}")
     return number
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._native import core, resolve_threads
+from .._shown import shown
 from .._vectors import F32, MAX_NORM, MIN_NORM
 from ..errors import ParameterError, VectorError
 
@@ -33,7 +34,7 @@ def as_kept_form(given: object) -> bool | str:
     if isinstance(given, bool) or (isinstance(given, str) and given in SMALL_FORMS):
         return given
     names = ", ".join(map(repr, SMALL_FORMS))
-    raise ParameterError(f"keep_vectors: expected True, False or one of {names}, got {given!r}")
+    raise ParameterError(f"keep_vectors: expected True, False or one of {names}, got {shown(given)}")
 
 
 class KeptForm:

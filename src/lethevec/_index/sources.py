@@ -18,6 +18,7 @@ from .._hashing import Hasher
 from .._hashing.families import SimHash
 from .._hashing.parameters import boolean, choice, integer
 from .._native import core
+from .._shown import shown
 from ..errors import ParameterError
 from ..reference.constants import PLANES_IN_CELLS
 from .encoders import native_encoder
@@ -184,7 +185,7 @@ class Auto:
         for name, kind in (("pivots", Pivots), ("graph", Graph)):
             if type(getattr(self, name)) is not kind:
                 given = getattr(self, name)
-                raise ParameterError(f"{name}: expected an object of lethevec.{kind.__name__}, got {given!r}")
+                raise ParameterError(f"{name}: expected an object of lethevec.{kind.__name__}, got {shown(given)}")
         if None not in (self.pivots.key, self.graph.key) and self.pivots.key != self.graph.key:
             raise ParameterError("key: expected the same for pivots and graph, got two")
 
@@ -224,14 +225,16 @@ def as_source(given: object, optimize: object = None) -> Source:
         optimize = choice("optimize", optimize, OPTIMIZE)
         if given != "auto":
             what = "lethevec.Auto(optimize=...)" if isinstance(given, Auto) else "source='auto'"
-            raise ParameterError(f"optimize={optimize!r}: expected {what}, got source={given!r}")
+            raise ParameterError(f"optimize={optimize!r}: expected {what}, got source={shown(given)}")
         return Auto(optimize=optimize)
     if type(given) in SOURCES.values():
         return given  # type: ignore[return-value]
     if isinstance(given, str) and given in SOURCES:
         return SOURCES[given]()
     names = ", ".join(map(repr, SOURCES))
-    raise ParameterError(f"source: expected one of {names}, or an object (such as lethevec.Pivots()), got {given!r}")
+    raise ParameterError(
+        f"source: expected one of {names}, or an object (such as lethevec.Pivots()), got {shown(given)}"
+    )
 
 
 def fitted(source: Source, hasher: Hasher, metric: str, ranking: str, keep_vectors: bool) -> Source:

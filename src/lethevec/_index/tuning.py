@@ -11,6 +11,7 @@ import numpy as np
 from .._hashing.parameters import as_float
 from .._hits import Hits, Work
 from .._progress import Progress
+from .._shown import shown
 from .._vectors import F32
 from ..errors import ParameterError
 
@@ -83,7 +84,7 @@ def _in_parts(ask: Callable[[F32, float], Hits], queries: F32, effort: float, pr
 def _share(value: object) -> float:
     share = as_float(value)
     if not 0 < share <= 1:
-        raise ParameterError(f"target_recall: expected a number above 0 and up to 1, got {value!r}")
+        raise ParameterError(f"target_recall: expected a number above 0 and up to 1, got {shown(value)}")
     return share
 
 

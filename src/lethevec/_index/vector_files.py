@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .._durable import as_path, open_regular, sync_folder
 from .._native import core
+from .._shown import shown
 from ..errors import FileError, IncompleteWriteError, ParameterError, UnsupportedError
 
 try:
@@ -186,7 +187,7 @@ def as_vector_files(vectors: object, kept: bool | str = True) -> VectorFiles | N
     if isinstance(vectors, str) and vectors == "memory":
         return None
     if not isinstance(vectors, str | os.PathLike):
-        raise ParameterError(f"vectors: expected 'memory', 'file' or the path of a file, got {vectors!r}")
+        raise ParameterError(f"vectors: expected 'memory', 'file' or the path of a file, got {shown(vectors)}")
     if not kept:
         raise UnsupportedError("vectors: expected 'memory', since keep_vectors=False keeps none that a file could have")
     if not core.FILES_OF_VECTORS:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._hashing.parameters import is_integer
+from .._shown import shown
 from ..errors import IdError
 
 __all__ = ["STRING_NUMBERS", "Id", "check_id", "check_ids", "check_text", "comes_after", "number_of", "order_of"]
@@ -109,5 +110,5 @@ def _check_id(id: Any, name: str) -> Id:
         raise IdError(f"{name}: expected integers or strings, got {type(id).__name__}")
     number = int(id)
     if not 0 <= number < 1 << 63:
-        raise IdError(f"{name}: expected integers from 0 to 2^63 - 1, got {number}")
+        raise IdError(f"{name}: expected integers from 0 to 2^63 - 1, got {shown(number)}")
     return number

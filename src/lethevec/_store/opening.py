@@ -11,6 +11,7 @@ from typing import Any
 
 from .._index import Config, Index
 from .._index.vector_files import VectorFiles, remove_leftovers
+from .._shown import shown
 from ..errors import FileError, FormatError, IncompleteWriteError, InputError, ParameterError
 from .checkpoint import BusyError
 from .configuration import draws_key, new_configuration, read_configuration, refuse_costly_creation, refuse_costly_store
@@ -95,7 +96,7 @@ def check_same(
     if different and not _makes(created, asked):
         name = different[0]
         raise ParameterError(
-            f"{session.path}: expected {name}={known.get(name)!r}, as the store was created, got {asked[name]!r}"
+            f"{session.path}: expected {name}={known.get(name)!r}, as the store was created, got {shown(asked[name])}"
         )
     if encrypt is not None and encrypt != session.tables.sealed:
         raise ParameterError(

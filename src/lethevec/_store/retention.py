@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
+from .._shown import shown
 from ..errors import ParameterError
 from .session import Session
 
@@ -81,7 +82,7 @@ def check_expires(expires: Any, n: int, now: int) -> list[int | None]:
         return [_moment(expires, now)] * n
     no_list = not isinstance(expires, Iterable) or isinstance(expires, Mapping | str | bytes)
     if no_list or getattr(expires, "ndim", 1) == 0:  # such an array calls itself iterable and is not
-        raise ParameterError(f"expires: expected {_EXPECTED}, or a list of {n} of these, got {expires!r:.80}")
+        raise ParameterError(f"expires: expected {_EXPECTED}, or a list of {n} of these, got {shown(expires, 80)}")
     given = list(expires)
     if len(given) != n:
         raise ParameterError(f"expires: expected one for each of {n} records, or one for all, got {len(given)}")
@@ -95,7 +96,7 @@ def check_clock(clock: Any) -> Clock:
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:
-        raise ParameterError(f"clock: expected a function that gives the seconds since 1970, got {clock!r:.80}")
+        raise ParameterError(f"clock: expected a function that gives the seconds since 1970, got {shown(clock, 80)}")
     checked: Clock = clock
     return checked
 
@@ -106,7 +107,7 @@ def check_duration(expires: Any) -> timedelta | None:
         return None
     if not isinstance(expires, timedelta) or not timedelta(0) < expires <= timedelta(days=365_000):
         raise ParameterError(
-            f"expires: expected a timedelta of up to 1,000 years for a collection, got {expires!r:.80}"
+            f"expires: expected a timedelta of up to 1,000 years for a collection, got {shown(expires, 80)}"
         )
     return expires
 
@@ -119,18 +120,20 @@ def _moment(value: Any, now: int) -> int | None:
             moment = now + value // timedelta(milliseconds=1)
         elif isinstance(value, datetime):
             if value.tzinfo is None:
-                raise ParameterError(f"expires: expected a datetime with a time zone, got {value!r}, which has none")
+                raise ParameterError(
+                    f"expires: expected a datetime with a time zone, got {shown(value)}, which has none"
+                )
             moment = (value - _EPOCH) // timedelta(milliseconds=1)  # floats are not exact for times far away
         elif isinstance(value, date):
             moment = (datetime(value.year, value.month, value.day, tzinfo=timezone.utc) - _EPOCH).days * 86_400_000
         else:
-            raise ParameterError(f"expires: expected {_EXPECTED}, got {value!r:.80}")
+            raise ParameterError(f"expires: expected {_EXPECTED}, got {shown(value, 80)}")
     except (OverflowError, ValueError, OSError) as error:
         if isinstance(error, ParameterError):
             raise
-        raise ParameterError(f"expires: expected a time before the year 10000, got {value!r:.80}") from None
+        raise ParameterError(f"expires: expected a time before the year 10000, got {shown(value, 80)}") from None
     if moment <= now:
-        raise ParameterError(f"expires: expected a time in the future, got {value!r:.80}, which is past")
+        raise ParameterError(f"expires: expected a time in the future, got {shown(value, 80)}, which is past")
     if moment > _MOST:
-        raise ParameterError(f"expires: expected a time before the year 10000, got {value!r:.80}")
+        raise ParameterError(f"expires: expected a time before the year 10000, got {shown(value, 80)}")
     return moment

@@ -37,6 +37,7 @@ from .._hashing.parameters import as_float, boolean, integer, real
 from .._hits import Hits
 from .._index import MAX_SETUP, Config, Tuning
 from .._record import KEEP, Keep, Record
+from .._shown import shown
 from ..errors import (
     ErasureIncompleteError,
     FileError,
@@ -977,7 +978,7 @@ def check_seconds(timeout: object) -> float:
     """How long to wait, checked."""
     seconds = as_float(timeout)
     if isinstance(timeout, bool) or not 0 <= seconds < _MOST_SECONDS:
-        raise ParameterError(f"timeout: expected seconds from 0 to {_MOST_SECONDS:g}, got {timeout!r}")
+        raise ParameterError(f"timeout: expected seconds from 0 to {_MOST_SECONDS:g}, got {shown(timeout)}")
     return seconds
 
 
@@ -986,7 +987,9 @@ def check_filters(filters: object) -> list[str] | None:
     if isinstance(filters, bool):
         return None if filters else []
     if isinstance(filters, str) or not isinstance(filters, Sequence) or not all(isinstance(f, str) for f in filters):
-        raise ParameterError(f"filters: expected True, False or a list of fields, got {reprlib.repr(filters)}")
+        raise ParameterError(
+            f"filters: expected True, False or a list of fields, got {shown(filters, form=reprlib.repr)}"
+        )
     for field in filters:
         parse({field: None})
     return list(filters)
@@ -1095,7 +1098,7 @@ def open(
     seconds = check_seconds(timeout)
     index = index_options(index, optimize)
     if encrypt is not None and not isinstance(encrypt, bool):
-        raise ParameterError(f"encrypt: expected True, False or None, got {encrypt!r}")
+        raise ParameterError(f"encrypt: expected True, False or None, got {shown(encrypt)}")
     boolean("read_only", read_only)
     boolean("drop_unreadable", drop_unreadable)
     in_file = check_vectors(vectors, read_only=read_only)

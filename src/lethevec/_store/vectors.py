@@ -15,6 +15,7 @@ from .._forgetting.residue import Finding, Needle, Paged, Source
 from .._index import Index
 from .._index.vector_files import MOST_OF_STORE, VectorFiles, as_vector_files
 from .._native import core
+from .._shown import shown
 from ..errors import ParameterError, UnsupportedError
 from .files import RawFile
 
@@ -27,7 +28,7 @@ __all__ = ["VectorsInFile", "check_vectors", "vector_files"]
 def check_vectors(vectors: object, *, read_only: bool) -> bool:
     """Whether vectors are to be in a file."""
     if not isinstance(vectors, str) or vectors not in ("memory", "file"):
-        raise ParameterError(f"vectors: expected 'memory' or 'file', got {vectors!r}")
+        raise ParameterError(f"vectors: expected 'memory' or 'file', got {shown(vectors)}")
     in_file = as_vector_files(vectors) is not None  # it says where there are none
     if in_file and read_only:
         # It would have records in a file of its own that the writer's erasures do not reach.

@@ -24,6 +24,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._shown import shown
 from ..errors import ParameterError
 from .collection import ClusterCollection
 from .connecting import open_cluster
@@ -63,9 +64,11 @@ def connect(
     from .sealing import Secret
 
     if not isinstance(name, str) or not name.isascii() or not name.replace("-", "").isalnum():
-        raise ParameterError(f"name: expected letters, digits and -, got {name!r:.80}")
+        raise ParameterError(f"name: expected letters, digits and -, got {shown(name, 80)}")
     if not 0.2 <= lease <= 3600 or not lease <= term <= 86400:
-        raise ParameterError(f"lease, term: expected seconds, 0.2 <= lease <= term, got {lease!r} and {term!r}")
+        raise ParameterError(
+            f"lease, term: expected seconds, 0.2 <= lease <= term, got {shown(lease)} and {shown(term)}"
+        )
     place = Path(folder).absolute()
     secret_path = place / f"{name}.secret" if secret is None else Path(secret).absolute()
     known = Secret.load(secret_path) if shards is None or secret_path.exists() else Secret.create(secret_path)

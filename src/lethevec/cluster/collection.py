@@ -19,6 +19,7 @@ from .._forgetting.multiset import MultisetHash
 from .._forgetting.records import canonical_json
 from .._hits import Hits, Work
 from .._record import KEEP, Keep, Record
+from .._shown import shown
 from .._store import exporting
 from .._store.batch import Batch, check_payloads, check_subjects, make_batch
 from .._store.forgetting import Preview
@@ -279,7 +280,7 @@ class ClusterCollection:
     ) -> list[Record]:
         """Records by their ids, in the order asked for; or those that `where` and `subject` allow, ascending by id."""
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise ParameterError(f"limit: expected a whole number from 0, got {limit!r:.80}")
+            raise ParameterError(f"limit: expected a whole number from 0, got {shown(limit, 80)}")
         if ids is None:
             begin = None if after is None else check_id(after, "after")
             head = {**_selection(where, subject), "limit": limit, "after": begin}
@@ -410,7 +411,7 @@ class ClusterCollection:
         if ids is None:
             raise IdError("ids: expected the ids of the records to update, got none")
         if not isinstance(merge, bool):
-            raise ParameterError(f"merge: expected True or False, got {merge!r:.80}")
+            raise ParameterError(f"merge: expected True or False, got {shown(merge, 80)}")
         names, _ = check_ids(ids)
         n = len(names)
         given = None if isinstance(vectors, Keep) else vectors
@@ -699,7 +700,7 @@ def _plain(value: Any) -> Any:
 def _queries(queries: npt.ArrayLike) -> npt.NDArray[np.float32]:
     try:
         asked = np.asarray(queries, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise VectorError(f"queries: expected numbers, got something else ({error})") from None
     if asked.ndim not in (1, 2) or asked.size == 0:
         raise VectorError(f"queries: expected one query or a list of them, got an array of shape {asked.shape}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from .._shown import shown
 from ..errors import ParameterError, UnavailableError, UnknownIdError
 from .calling import Caller, Transport, UnreachableError
 from .database import ClusterDatabase
@@ -33,7 +34,7 @@ def open_cluster(
     """Join a cluster; with `shards`, make it if it is not there."""
     for name, value in (("shards", shards), ("replicas", replicas)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST):
-            raise ParameterError(f"{name}: expected a whole number from 1 to {_MOST}, got {value!r:.40}")
+            raise ParameterError(f"{name}: expected a whole number from 1 to {_MOST}, got {shown(value, 40)}")
     launcher.start_registry()
     caller = Caller(transport, cluster, secret, timeout=timeout)
     status = _status(caller, timeout)

@@ -23,6 +23,7 @@ from .._forgetting.receipts import GENESIS_PREVIOUS, now
 from .._forgetting.trusted import KeyLike
 from .._forgetting.verify import Verification
 from .._record import KEEP, Keep
+from .._shown import shown
 from .._store.ids import check_ids, check_text
 from .._store.retention import check_duration
 from ..errors import (
@@ -258,7 +259,7 @@ class ClusterDatabase:
             for what, given, known in settings:
                 if given is not None and given != known:
                     raise ParameterError(
-                        f"{what}: expected {known!r}, with which the collection was made, got {given!r}"
+                        f"{what}: expected {known!r}, with which the collection was made, got {shown(given)}"
                     )
             if not isinstance(expires, Keep) and seconds != entry.expires:
                 self._driver.require_writer()

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from .._shown import shown
 from ..errors import ParameterError
 
 __all__ = ["Plan", "erasure_seconds", "plan", "simulate"]
@@ -72,7 +73,7 @@ def plan(
     (9, 18)
     """
     if vectors not in VECTORS:
-        raise ParameterError(f"vectors: expected one of {', '.join(VECTORS)}, got {vectors!r:.40}")
+        raise ParameterError(f"vectors: expected one of {', '.join(VECTORS)}, got {shown(vectors, 40)}")
     if records < 1 or dim < 1 or replicas < 1 or machine_gib <= 0:
         raise ParameterError("plan: expected positive numbers of records, dimensions, replicas and memory")
     kept = {"float32": 4 * dim, "int8": dim + 4, "disk": 0}[vectors]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from .._shown import shown
 from ..errors import ParameterError, UnavailableError
 from .buckets import assign, moves
 from .catching_up import bring_back, copy_buckets, release, same_buckets, tell
@@ -27,11 +28,11 @@ def rebalance(driver: Driver, *, shards: int | None, replicas: int | None) -> di
     now = sorted(set(driver.epoch.buckets))
     count = len(now) if shards is None else shards
     if not isinstance(count, int) or not 1 <= count <= _MOST_SHARDS:
-        raise ParameterError(f"shards: expected 1 to {_MOST_SHARDS}, got {count!r:.40}")
+        raise ParameterError(f"shards: expected 1 to {_MOST_SHARDS}, got {shown(count, 40)}")
     present = max(len(driver.epoch.of_shard(shard)) for shard in now)
     copies = present if replicas is None else replicas
     if not isinstance(copies, int) or copies < 1:
-        raise ParameterError(f"replicas: expected at least 1, got {copies!r:.40}")
+        raise ParameterError(f"replicas: expected at least 1, got {shown(copies, 40)}")
     wanted = now[:count] if count <= len(now) else now + _new(driver, count - len(now))
     made = driver.registry("members", {"shards": wanted, "replicas": copies, "disks": driver.launcher.disks()})["made"]
     for name in made:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from .._shown import shown
 from .._vectors import F32, as_vectors
 from ..errors import FileError, FormatError, ParameterError, VectorError
 from ._download import fetch
@@ -55,7 +56,7 @@ def download(name: str, *, folder: StrPath | None = None, sha256: str | None = N
     recorded at its first download, and against `sha256` when it is given.
     """
     if name not in NAMES:
-        raise ParameterError(f"name: expected one of {', '.join(NAMES)}, got {name!r}")
+        raise ParameterError(f"name: expected one of {', '.join(NAMES)}, got {shown(name)}")
     target = Path(folder) if folder is not None else data_folder()
     return fetch(f"{base_url.rstrip('/')}/{name}.hdf5", target / f"{name}.hdf5", sha256=sha256)
 
@@ -89,7 +90,7 @@ def read_benchmark(path: StrPath) -> Benchmark:
     for name, array in (("neighbors", neighbors), ("distances", distances)):
         if array is not None and len(array) != len(test):
             raise FormatError(
-                f"{path}, dataset {name!r}: expected {len(test)} rows, one for each query, got {len(array)}"
+                f"{path}, dataset {shown(name)}: expected {len(test)} rows, one for each query, got {len(array)}"
             )
     if distances is not None and not np.isfinite(distances).all():
         raise FormatError(f"{path}, dataset 'distances': expected finite numbers, got others")
@@ -98,7 +99,7 @@ def read_benchmark(path: StrPath) -> Benchmark:
 
 def _vectors(path: Path, name: str, values: npt.NDArray[np.generic], dim: int | None) -> F32:
     try:
-        return as_vectors(values, values.shape[1] if dim is None else dim, name=f"{path}, dataset {name!r}")
+        return as_vectors(values, values.shape[1] if dim is None else dim, name=f"{path}, dataset {shown(name)}")
     except VectorError as error:
         raise FormatError(str(error)) from None
 

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from .._durable import sync_folder
 from .._progress import Progress
+from .._shown import shown
 from ..errors import DownloadError, FileError, FormatError, ParameterError
 
 _BLOCK = 1 << 18
@@ -35,9 +36,9 @@ _PAUSE = 0.5  # seconds before the second attempt; doubles from there
 def fetch(url: str, path: Path, *, sha256: str | None = None, timeout: float = 30.0) -> Path:
     """Make sure that `path` holds what `url` gives, and return it. A file that is there is verified, not fetched."""
     if not url.startswith(("http://", "https://")):
-        raise ParameterError(f"url: expected http:// or https://, got {url!r}")
+        raise ParameterError(f"url: expected http:// or https://, got {shown(url)}")
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        raise ParameterError(f"sha256: expected 64 hexadecimal digits, got {sha256!r}")
+        raise ParameterError(f"sha256: expected 64 hexadecimal digits, got {shown(sha256)}")
     if path.exists():
         verify(path, sha256)
         return path

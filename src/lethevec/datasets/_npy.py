@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._shown import shown
 from ..errors import FormatError
 from ._common import MAX_DIM, Rows, expect_magic
 
@@ -71,7 +72,9 @@ class Header:
 def npy_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a .npy file; it holds one array, so `key` must be None."""
     if key is not None:
-        raise FormatError(f"{path}: expected no key, as a .npy file holds one array without a name, got key={key!r}")
+        raise FormatError(
+            f"{path}: expected no key, as a .npy file holds one array without a name, got key={shown(key)}"
+        )
     expect_magic(path, _MAGIC, "a .npy file")
     with path.open("rb") as file:
         header = read_header(file, str(path))
@@ -82,7 +85,9 @@ def npy_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
 def npy_stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a .npy file that comes through a pipe, which errors call `path`: its size is known at its end."""
     if key is not None:
-        raise FormatError(f"{path}: expected no key, as a .npy file holds one array without a name, got key={key!r}")
+        raise FormatError(
+            f"{path}: expected no key, as a .npy file holds one array without a name, got key={shown(key)}"
+        )
     header = read_header(file, str(path))
     if header.fortran:
         raise FormatError(f"{path}: expected an array in C order, to be read in pieces, got one in Fortran order")

@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._shown import shown
 from .._vectors import F32, as_vectors
 from ..errors import FileError, FormatError, LethevecError, ParameterError, VectorError
 from ._arrow import arrow_rows, arrow_stream, parquet_count, parquet_rows
@@ -129,7 +130,7 @@ def iter_stream(
     if batch < 1:
         raise ParameterError(f"batch: expected at least 1, got {batch}")
     if format not in _STREAMS:
-        raise ParameterError(f"format: expected one of {', '.join(_STREAMS)} for a stream, got {format!r}")
+        raise ParameterError(f"format: expected one of {', '.join(_STREAMS)} for a stream, got {shown(format)}")
     return checked(Path(name), _STREAMS[format](file, Path(name), key, batch), bare=bare)
 
 

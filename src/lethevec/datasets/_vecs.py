@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._shown import shown
 from ..errors import FormatError
 from ._common import MAX_DIM, Rows
 
@@ -28,7 +29,7 @@ def vecs_rows(path: Path, key: str | None, batch: int) -> Iterator[Rows]:
     """Rows of a .fvecs, .bvecs or .ivecs file, which has no names in it, so `key` must be None."""
     suffix = path.suffix.lower()
     if key is not None:
-        raise FormatError(f"{path}: expected no key, as a {suffix} file has no names in it, got key={key!r}")
+        raise FormatError(f"{path}: expected no key, as a {suffix} file has no names in it, got key={shown(key)}")
     for values in iter_vecs(path, _DTYPES[suffix], batch):
         yield Rows(values)
 
@@ -39,7 +40,7 @@ def vecs_stream(suffix: str) -> Callable[[IO[bytes], Path, str | None, int], Ite
 
     def stream(file: IO[bytes], path: Path, key: str | None, batch: int) -> Iterator[Rows]:
         if key is not None:
-            raise FormatError(f"{path}: expected no key, as {suffix} has no names in it, got key={key!r}")
+            raise FormatError(f"{path}: expected no key, as {suffix} has no names in it, got key={shown(key)}")
         head = file.read(4)
         dim = int.from_bytes(head, "little", signed=True)
         if not head:
