@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "kernels/dispatch.h"
-#include "parallel.h"
 #include "sources/pivots/pivots.h"
 
 namespace lethevec {
@@ -85,18 +84,8 @@ bool Pivots::restore(const NewRows& added, const uint8_t* image, size_t bytes, i
         link(row) = {c + 1, cells_.add(c, row), 0.0f};
         stale_[c] |= CHANGED | SAMPLE;
     }
-    parallel_for(cells_.count(), threads, GRAIN, [&](int64_t begin, int64_t end) {
-        Wiped<float> own(d_);
-        for (int64_t c = begin; c < end; ++c)
-            for (uint32_t slot = 0; slot < cells_.size(c); ++slot) {
-                const uint32_t row = cells_.row(c, slot);
-                geometry(rows.vector(row, own.at(0)), 1, own.at(0));
-                means_.add(c, own.at(0));
-                link(row).distance = active().squared_distance(own.at(0), centres_.row(c), d_);
-            }
-    });
     if (progress) progress(0);
-    recode(rows, added.which, n, {}, threads, progress);
+    fill_cells(rows, threads, progress);
     refresh();
     return true;
 }

@@ -104,8 +104,10 @@ private:
     // Of the work that a new structure takes; what is done besides to change an old one makes up for the rest.
     static constexpr double REBUILD_FROM = 0.6;
     static constexpr double SAMPLED_SHARE = 1.0 / 16;
-    // What has become of a cell: other rows, other members that its origin is the mean of, another origin.
-    static constexpr uint8_t CHANGED = 1, SAMPLE = 2, MOVED = 4;
+    // What has become of a cell: other rows, other members that its origin is the mean of, another origin. And, while
+    // an image is read, that its mean has all of its rows: a thread for which there was no memory leaves its cells to
+    // others.
+    static constexpr uint8_t CHANGED = 1, SAMPLE = 2, MOVED = 4, FILLED = 8;
 
     static constexpr uint32_t NONE = UINT32_MAX;
     static constexpr uint32_t PIECE_ROWS = 4096;
@@ -239,6 +241,10 @@ private:
     template <class Work>
     void with_workspaces(int64_t begin, int64_t end, int64_t threads, int64_t grain, Work work) noexcept;
     void recode_cells(const Rows& rows, int64_t begin, int64_t end, Workspace& space);
+    // Means, distances, origins and codes of cells whose rows have only just been put there. Cell by cell: its vectors
+    // are in the cache when they are read again. Cannot fail likewise.
+    void fill_cells(const Rows& rows, int64_t threads, const Progress& progress);
+    void fill_cell(const Rows& rows, int64_t c, Workspace& space);
     bool find_origin(const Rows& rows, int64_t c, Workspace& space);
     void code(const Rows& rows, uint32_t cell, uint32_t slot, Workspace& space);
 

@@ -93,6 +93,35 @@ void Pivots::recode(const Rows& rows, const uint32_t* which, int64_t n, const Wi
     }
 }
 
+void Pivots::fill_cells(const Rows& rows, int64_t threads, const Progress& progress) {
+    const int64_t count = cells_.count(), together = progress ? CELLS_TOGETHER : std::max<int64_t>(1, count);
+    for (int64_t from = 0; from < count; from += together) {
+        with_workspaces(from, std::min(count, from + together), threads, 1,
+                        [&](int64_t begin, int64_t end, Workspace& space) {
+                            for (int64_t c = begin; c < end; ++c) fill_cell(rows, c, space);
+                        });
+        if (progress) progress(0);
+    }
+}
+
+void Pivots::fill_cell(const Rows& rows, int64_t c, Workspace& space) {
+    const auto size = static_cast<uint32_t>(cells_.size(c));
+    uint8_t& state = stale_[static_cast<size_t>(c)];
+    if (size == 0 || (state & FILLED)) return;
+    state |= FILLED;
+    float* z = space.z.data();
+    for (uint32_t slot = 0; slot < size; ++slot) {
+        if (slot + AHEAD < size) rows.ask_for_vector(cells_.row(c, slot + AHEAD));
+        const uint32_t row = cells_.row(c, slot);
+        geometry(rows.vector(row, z), 1, z);
+        means_.add(c, z);
+        link(row).distance = active().squared_distance(z, centres_.row(c), d_);
+    }
+    recode_cells(rows, c, c + 1, space);
+    if (state & MOVED) return;
+    for (uint32_t slot = 0; slot < size; ++slot) code(rows, static_cast<uint32_t>(c), slot, space);
+}
+
 // Whether it is elsewhere now.
 bool Pivots::find_origin(const Rows& rows, int64_t c, Workspace& space) {
     struct Chosen {
