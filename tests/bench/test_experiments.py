@@ -371,11 +371,18 @@ def test_batches(measure: Measure, data: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_memory(measure: Measure, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = measure("memory", "--data", data, "--peers", "ivfpq", "--target", "0.9", "--folder", str(tmp_path))
+    options = ("--target", "0.9", "--folder", str(tmp_path), "--kept", "float32,int8,file")
+    found = measure("memory", "--data", data, "--peers", "ivfpq", *options)
     lines = of(found, "bytes")
-    assert [line["competitor"] for line in lines][:2] == ["lethevec (scan)", "lethevec (pivots)"]
+    ours = [f"lethevec ({source}{how})" for source in ("scan", "pivots") for how in ("", ", int8", ", file")]
+    assert [line["competitor"] for line in lines][:6] == ours
     assert all(line["recall"] >= 0.85 for line in lines)
-    assert [line["says"] is None for line in lines] == [False, False, True]
+    assert [line["says"] is None for line in lines] == [False] * 6 + [True]
+    said = {line["competitor"]: line["says"] for line in lines}
+    for source in ("scan", "pivots"):
+        whole, small, rest = (said[f"lethevec ({source}{how})"] for how in ("", ", int8", ", file"))
+        assert rest == pytest.approx(whole - lines[0]["vector"])
+        assert rest < small < whole
     small = of(found, "forms")
     assert [line["form"] for line in small] == ["float32", "float16", "int8"] * 2
     dim = small[0]["vector"] / 4

@@ -1,11 +1,11 @@
 """What a record costs in memory, and how long a store takes to open.
 
 `bytes`: by how much the process of each library grows when it is built, beside the bytes that the library says, at
-equal recall. `forms`: vectors kept as they are, as float16 and as int8: what a record takes, the recall at effort 1 and
-of the exact ranking of what is kept, and the time of a query as a ratio to float32. `opening`: a store of all vectors,
-opened with and without its image (see the page on the guarantee), as a ratio to the time that it takes to read its file
-from the first byte to the last. Files are in the system's cache, so that the ratio does not depend on the disk; where
-reading is slower, it is smaller.
+equal recall; ours with vectors as they are, in a small form or in a file (`--kept`). `forms`: vectors kept as they are,
+as float16 and as int8: what a record takes, the recall at effort 1 and of the exact ranking of what is kept, and the
+time of a query as a ratio to float32. `opening`: a store of all vectors, opened with and without its image (see the
+page on the guarantee), as a ratio to the time that it takes to read its file from the first byte to the last. Files are
+in the system's cache, so that the ratio does not depend on the disk; where reading is slower, it is smaller.
 """
 
 from __future__ import annotations
@@ -35,15 +35,30 @@ K = 10
 ROUNDS = 5
 PARTS = "bytes,forms,opening"
 FORMS: tuple[bool | str, ...] = (True, "float16", "int8")
+KEPT: dict[str, dict[str, str]] = {  # how ours may keep vectors: what to tell an index
+    "float32": {},
+    "float16": {"keep_vectors": "float16"},
+    "int8": {"keep_vectors": "int8"},
+    "file": {"vectors": "file"},
+}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Options of this experiment alone."""
     peers_option(parser, "hnswlib,symqg,ivfpq")
     parser.add_argument("--sources", default="scan,pivots", help="sources of lethevec, with commas (scan,pivots)")
+    told = f"how ours keep vectors, of {','.join(KEPT)} (float32,int8)"
+    parser.add_argument("--kept", type=_kept, default="float32,int8", help=told)
     parser.add_argument("--target", type=float, default=0.95, help="recall to reach (0.95)")
     parser.add_argument("--parts", default=PARTS, help=f"which parts, with commas ({PARTS})")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
+
+
+def _kept(names: str) -> str:
+    unknown = [name for name in names.split(",") if name not in KEPT]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"expected names of {', '.join(KEPT)}, got {unknown[0]!r}")
+    return names
 
 
 def experiment(run: Run, given: Prepared) -> None:
@@ -60,7 +75,11 @@ def libraries(run: Run, field: Field) -> list[Line]:
     """Everybody built and tuned; a table of bytes."""
     data, target = field.data, run.options.target
     sources = [name for name in run.options.sources.split(",") if name]
-    ours = [Competitor(f"lethevec ({name})", "lethevec", {"source": name}) for name in sources]
+    ours = [
+        Competitor(f"lethevec ({', '.join([name, *KEPT[how].values()])})", "lethevec", {"source": name, **KEPT[how]})
+        for name in sources
+        for how in run.options.kept.split(",")
+    ]
     field.enter([*ours, *others(run.options.peers)])
     built = {line["competitor"]: line for line in field.lines if line["what"] == "build"}
     alone = at_recall(field, target, k=K, **run.turns)
