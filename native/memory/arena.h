@@ -1,8 +1,8 @@
 // Memory for the lists of one search: asked for once and given back once, since each of a search's two dozen lists
 // would otherwise take as long to get as a few rows take to look at. Not for what has to be wiped.
 //
-// A thread keeps one stretch for its next search: to free as much makes the C library tidy up all that is small, each
-// time.
+// A stretch is kept for the next search, by the thread or whoever else: to free as much makes the C library tidy up all
+// that is small, each time.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,26 @@ class Arena {
 public:
     static constexpr std::size_t LINE = 64;  // everything begins on one
 
-    explicit Arena(std::size_t bytes) {
-        first_.swap(spare());
+    struct Stretch {
+        Stretch() = default;
+        explicit Stretch(std::size_t n) : memory(new char[n]), bytes(n) {}
+        void swap(Stretch& other) {
+            memory.swap(other.memory);
+            std::swap(bytes, other.bytes);
+        }
+        std::unique_ptr<char[]> memory;
+        std::size_t bytes = 0;
+    };
+
+    explicit Arena(std::size_t bytes) : Arena(bytes, spare()) {}
+    // With what is kept there; in the end it is kept there again.
+    Arena(std::size_t bytes, Stretch& kept) : kept_(kept) {
+        first_.swap(kept_);
         if (first_.bytes < bytes + LINE) first_ = Stretch(bytes + LINE);
         use(first_);
     }
     ~Arena() {
-        if (first_.bytes <= MOST_KEPT) first_.swap(spare());
+        if (first_.bytes <= MOST_KEPT) first_.swap(kept_);
     }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -42,17 +55,6 @@ public:
 private:
     static constexpr std::size_t SMALL = 1 << 14, MOST_KEPT = 1 << 19;
 
-    struct Stretch {
-        Stretch() = default;
-        explicit Stretch(std::size_t n) : memory(new char[n]), bytes(n) {}
-        void swap(Stretch& other) {
-            memory.swap(other.memory);
-            std::swap(bytes, other.bytes);
-        }
-        std::unique_ptr<char[]> memory;
-        std::size_t bytes = 0;
-    };
-
     static Stretch& spare() {
         thread_local Stretch kept;
         return kept;
@@ -69,6 +71,7 @@ private:
         at_ = static_cast<char*>(std::align(LINE, stretch.bytes - LINE, begin, left_));
     }
 
+    Stretch& kept_;
     Stretch first_;
     std::vector<Stretch> others_;
     char* at_ = nullptr;

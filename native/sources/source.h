@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hashing/encoder.h"
+#include "memory/arena.h"
 #include "memory/registers.h"
 #include "query/prepared.h"
 #include "query/work.h"
@@ -85,6 +86,7 @@ struct Candidates {
 struct Sought {
     PreparedQuery query;
     Candidates candidates;
+    Arena::Stretch room;  // that a source works in for it: what it leaves there is there for the next query of the call
 };
 
 class Source {

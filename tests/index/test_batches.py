@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lethevec import Pivots
+from lethevec._native import core
 
 DIM = 24
 COUNT = 1500  # several blocks that share a pass, and a part of one
@@ -32,15 +33,23 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGURATIONS)
+# As where there is more of them than caches have; here the cells of a few rows are looked at together.
+IN_STEP = [name for name in CONFIGURATIONS if name.startswith("pivots")]
+
+
+@pytest.fixture(scope="module", params=[*CONFIGURATIONS, *(f"{name}, in step" for name in IN_STEP)])
 def problem(request, tools):
     """An index that nobody changes, queries, and the ids."""
-    arguments = {"dim": DIM, **CONFIGURATIONS[request.param]}
+    name, *in_step = request.param.split(", ")
+    if in_step:
+        core.pivots_in_step(0, 1000)
+    arguments = {"dim": DIM, **CONFIGURATIONS[name]}
     x, ids = tools.data(COUNT, arguments["dim"])
     rng = np.random.default_rng(5)
     queries = x[rng.integers(COUNT, size=max(SIZES))] + rng.normal(size=(max(SIZES), x.shape[1])).astype(np.float32)
     queries[7] = queries[3]  # twice in one batch
-    return tools.build(arguments, x, ids), queries.astype(np.float32), ids
+    yield tools.build(arguments, x, ids), queries.astype(np.float32), ids
+    core.pivots_in_step()
 
 
 def assert_as_alone(tools, index, queries, *, batches, threads=(1,), **how):

@@ -1,6 +1,9 @@
 // A search of the source "pivots": cells by nearness of their means, their rows by one plane of their codes, the best
 // of those by all planes. Mirrors `pivot_candidates` of the spec, which says why more effort never drops a row.
 //
+// Many queries may go through the cells in step: each has its own path, but all look at the same few cells at a time,
+// so that these come from memory once.
+//
 // A group is what one cell gives. Memory is asked for long before it is read wherever it is known what will be: cells
 // lie scattered, and so do the records.
 #include <algorithm>
@@ -26,6 +29,7 @@ constexpr float CELLS_WITHIN = 0.6f;
 constexpr double CELL_ERRORS = 3.0;
 constexpr int64_t AHEAD = 8;
 constexpr size_t ARENA = 100000;  // bytes that many searches do with, beside a few for each cell
+constexpr int64_t QUERIES_IN_STEP = 32;
 
 // Into the second cache: more can be on their way there than to the first.
 void ask_for(const void* from, int64_t bytes) {
@@ -78,21 +82,22 @@ private:
 // One query, stage by stage.
 class Pivots::Search {
 public:
-    Search(const Pivots& pivots, const Scope& scope, const PivotPlan& plan, const float* query)
+    Search(const Pivots& pivots, const Scope& scope, const PivotPlan& plan, Sought& sought, bool in_step)
         : pivots_(pivots),
           cells_(pivots.cells_),
           rows_(scope.rows),
           allowed_(scope.allowed),
           plan_(plan),
-          query_(query),
+          query_(sought.query.vector.data()),
+          in_step_(in_step),
           d_(pivots.d_),
           ip_(pivots.settings_.metric == Metric::ip),
           kernels_(active()),
-          arena_(ARENA + 12 * static_cast<size_t>(cells_.count())),
+          arena_(ARENA + 12 * static_cast<size_t>(cells_.count()), sought.room),
           keys_(arena_.take<float>(static_cast<size_t>(cells_.count()))) {}
 
-    // False where there are fewer rows than are wanted.
-    bool run(int64_t wanted, std::vector<uint32_t>& found, SearchWork& work) {
+    // All but the judgement of the rows of the path. False where there are fewer rows than are wanted.
+    bool start(int64_t wanted, std::vector<uint32_t>& found) {
         prepare();
         CellOrder order(keys_, cells_, pivots_.centres_, 0, likely_first(), arena_);
         find_first(order);
@@ -100,12 +105,25 @@ public:
         find_limit(wanted);
         find_path(order);
         set_limits();
-        const auto referred = static_cast<int64_t>(best_.size());
+        referred_ = static_cast<int64_t>(best_.size());
         take_overlooked(found);
-        const int64_t refined = referred + judge(found);
-        const CellShape& shape = cells_.shape();
-        work = {seen_, refined, 0, seen_ * shape.first_bytes() + refined * shape.second_bytes()};
+        distances_.resize(0);
         return true;
+    }
+
+    // In step: the rows of the cells before this one, and of the first cells.
+    void judge_before(uint32_t cell) {
+        size_t to = std::max(at_, first_pairs_);
+        for (; next_ < path_.size() && path_[next_] < cell; ++next_) to = ends_[next_];
+        judge(to);
+    }
+
+    // All rows that are left.
+    SearchWork finish(std::vector<uint32_t>& found) {
+        judge(pairs_.size() - CELL_AHEAD);
+        const int64_t refined = referred_ + take_near(found);
+        const CellShape& shape = cells_.shape();
+        return {seen_, refined, 0, seen_ * shape.first_bytes() + refined * shape.second_bytes()};
     }
 
 private:
@@ -154,9 +172,10 @@ private:
         const int64_t sure = std::min(likely_first(), order.size());
         make_room(sure);
         // A list is two steps away: its head, then where that points to.
-        for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(order, g, sure, AHEAD);
+        const auto cell = [&](int64_t g) { return order.any(g); };
+        for (int64_t g = -2 * AHEAD; g < 0; ++g) ask_for_cell(cell, g, 0, sure, AHEAD);
         for (int64_t g = 0; g < order.size() && first_rows_ < plan_.first; ++g) {
-            ask_for_cell(order, g, sure, AHEAD);
+            ask_for_cell(cell, g, 0, sure, AHEAD);
             const uint32_t c = order.at(g);
             enter(c);
             first_rows_ += allowed_.all() ? cells_.size(c) : mask(c);
@@ -176,13 +195,32 @@ private:
         const int64_t probed = plan_.probed(worth, first, order.size(), lies_elsewhere());
         order.widen(first, probed);
         make_room(probed);
+        if (in_step_) find_stepwise(order, first, probed);
+        const auto cell = [&](int64_t g) { return in_step_ ? path_[static_cast<size_t>(g - first)] : order.any(g); };
         for (int64_t g = first - 2 * AHEAD; g < first; ++g)
-            if (g >= -2 * AHEAD) ask_for_cell(order, g, probed, AHEAD);
+            if (g >= -2 * AHEAD) ask_for_cell(cell, g, first, probed, AHEAD);
         for (int64_t g = first; g < probed; ++g) {
-            ask_for_cell(order, g, probed, AHEAD);
-            enter(order.any(g));
+            ask_for_cell(cell, g, first, probed, AHEAD);
+            enter(cell(g));
+            if (in_step_) ends_.push_back(pairs_.size());
         }
         pad();
+    }
+
+    // The cells of the path after the first ones, by their numbers.
+    void find_stepwise(CellOrder& order, int64_t first, int64_t probed) {
+        const auto words = static_cast<size_t>((cells_.count() + 63) / 64), most = static_cast<size_t>(probed - first);
+        uint64_t* bits = arena_.take<uint64_t>(words);
+        std::fill_n(bits, words, uint64_t{0});
+        for (int64_t g = first; g < probed; ++g) {
+            const uint32_t c = order.any(g);
+            bits[c / 64] |= uint64_t{1} << (c % 64);
+        }
+        path_.reserve(most);
+        ends_.reserve(most);
+        for (size_t word = 0; word < words; ++word)
+            for (uint64_t left = bits[word]; left; left &= left - 1)
+                path_.push_back(static_cast<uint32_t>(64 * word) + static_cast<uint32_t>(__builtin_ctzll(left)));
     }
 
     // For so many cells, as if they were of one size, and for some more.
@@ -208,10 +246,13 @@ private:
         return !allowed_.all() && fewer_than_chance(pivots_.filed_, allowed, seen_, first_rows_);
     }
 
-    void ask_for_cell(CellOrder& order, int64_t g, int64_t sure, int64_t ahead) const {
-        if (g + 2 * ahead < sure) cells_.ask_for_head(order.any(g + 2 * ahead));
-        if (g + ahead < 0 || g + ahead >= sure) return;
-        const uint32_t c = order.any(g + ahead);
+    // The list of the cell that comes so many after the g-th, and the head of one that comes later: of those from
+    // `begin` up to `end`.
+    template <class Cell>
+    void ask_for_cell(const Cell& cell, int64_t g, int64_t begin, int64_t end, int64_t ahead) const {
+        if (g + 2 * ahead >= begin && g + 2 * ahead < end) cells_.ask_for_head(cell(g + 2 * ahead));
+        if (g + ahead < begin || g + ahead >= end) return;
+        const uint32_t c = cell(g + ahead);
         __builtin_prefetch(cells_.list(c));
         ask_for(pivots_.origins_.row(c), 4 * d_);
     }
@@ -302,39 +343,41 @@ private:
         }
     }
 
-    // All rows of the path, by one plane and then by all, and only then by whether they may be found: a row's number
-    // lies with the rest of its code. The rest of a row's code is asked for when its first plane
-    // has passed, and read when the pairs after it have been scanned: later still, those would have driven it out of
-    // the cache again.
-    int64_t judge(std::vector<uint32_t>& found) {
+    // The rows of the path up to a pair, by one plane and then by all. The rest of a row's code is asked for when its
+    // first plane has passed, and read when the pairs after it have been scanned: later still, those would have driven
+    // it out of the cache again.
+    void judge(size_t to) {
         constexpr size_t TOGETHER = 16;
-        const size_t count = pairs_.size() - CELL_AHEAD;
-        Kept kept(cells_, arena_);
-        distances_.resize(0);
-        size_t asked = 0;  // before the pairs that were scanned last
-        for (size_t at = 0; at < count; at += TOGETHER) {
-            const size_t some = std::min(TOGETHER, count - at), before = kept.size();
-            kept.add(kernels_.scan_cells(first_.view, pairs_.data() + at, static_cast<int64_t>(some), limits_.data(),
-                                         nullptr, kept.room(some * static_cast<size_t>(PAIR))));
-            refine(kept, asked);
-            asked = before;
+        while (at_ < to) {
+            const size_t some = std::min(TOGETHER, to - at_), before = kept_.size();
+            kept_.add(kernels_.scan_cells(first_.view, pairs_.data() + at_, static_cast<int64_t>(some), limits_.data(),
+                                          nullptr, kept_.room(some * static_cast<size_t>(PAIR))));
+            refine(kept_, asked_);
+            asked_ = before;
+            at_ += some;
         }
-        refine(kept, kept.size());
+    }
+
+    // Those that are near enough, and only then whether they may be found: a row's number lies with the rest of its
+    // code.
+    int64_t take_near(std::vector<uint32_t>& found) {
+        refine(kept_, kept_.size());
         // First without a branch: which ones are near enough cannot be predicted.
-        uint32_t* near = arena_.take<uint32_t>(kept.size());
+        uint32_t* near = arena_.take<uint32_t>(kept_.size());
         size_t n = 0;
-        for (size_t i = 0; i < kept.size(); ++i) {
+        for (size_t i = 0; i < kept_.size(); ++i) {
             near[n] = static_cast<uint32_t>(i);
             n += !(distances_[i] > limit_);
         }
         found.reserve(found.size() + n);
         for (size_t i = 0; i < n; ++i) {
-            const uint32_t row = kept.row(near[i]);
+            const uint32_t row = kept_.row(near[i]);
             if (!allowed_.has(row)) continue;
             found.push_back(row);
-            ask_for(rows_.packed(row), rows_.layout().vector_bytes());
+            // In step, the turns of others come before these are read.
+            if (!in_step_) ask_for(rows_.packed(row), rows_.layout().vector_bytes());
         }
-        return static_cast<int64_t>(kept.size());
+        return static_cast<int64_t>(kept_.size());
     }
 
     void set_limits() {
@@ -380,6 +423,7 @@ private:
     const Allowed& allowed_;
     const PivotPlan& plan_;
     const float* query_;
+    const bool in_step_;  // with others
     const int64_t d_;
     const bool ip_;
     const Kernels& kernels_;
@@ -401,24 +445,48 @@ private:
     ArenaList<float> bases_{arena_}, lifts_{arena_};  // of every group
     ArenaList<CellLimit> limits_{arena_};
     ArenaList<float> distances_{arena_};  // of what was refined last
-    int64_t seen_ = 0;
+    int64_t seen_ = 0, referred_ = 0;
+    Kept kept_{cells_, arena_};         // of the path, by one plane
+    size_t at_ = 0, asked_ = 0;         // pairs that were scanned; rows kept before the last of them
+    ArenaList<uint32_t> path_{arena_};  // in step: cells after the first ones,
+    ArenaList<size_t> ends_{arena_};    // where the pairs of each end,
+    size_t next_ = 0;                   // and the first cell that was not looked at
 };
 
+// Where cells are in the cache anyway, what each query in step keeps drives out more than they share.
+int64_t Pivots::queries_together(const Scope& scope) const {
+    const int64_t codes = filed_ * (cells_.shape().first_bytes() + 4 * cells_.shape().rest_words());
+    return codes < steps_from_ ? 1 : few_enough(QUERIES_IN_STEP, scope.k);
+}
+
 // While a change goes on, there are rows that are not filed: they have not come yet, or have left.
-SearchWork Pivots::candidates(const Scope& scope, Sought& sought) const {
+SearchWork Pivots::candidates(const Scope& scope, Sought* sought, int64_t n) const {
     const int64_t allowed = std::min(scope.allowed.count(), filed_);
-    std::vector<uint32_t>& found = sought.candidates.rows;
     SearchWork work;
     if (allowed == 0) return work;
     // They see by themselves where more has to be looked at.
     const double effort = scope.allowed.all() ? scope.effort : scope.effort / ALLOWED_EFFORT;
     const PivotPlan plan = pivot_plan(settings_.probes, cells_.filled(), filed_, allowed, scope.k, effort);
-    if (allowed > plan.few && Search(*this, scope, plan, sought.query.vector.data()).run(scope.k, found, work))
-        return work;
-    scope.allowed.each([&](uint32_t row) {
-        if (filed(row)) found.push_back(row);
-    });
-    work.scanned = static_cast<int64_t>(found.size());
+    std::vector<std::unique_ptr<Search>> searches(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) {
+        std::unique_ptr<Search>& search = searches[static_cast<size_t>(i)];
+        std::vector<uint32_t>& found = sought[i].candidates.rows;
+        if (allowed > plan.few) search = std::make_unique<Search>(*this, scope, plan, sought[i], n > 1);
+        if (search && search->start(scope.k, found)) continue;
+        search.reset();
+        scope.allowed.each([&](uint32_t row) {
+            if (filed(row)) found.push_back(row);
+        });
+        work.scanned += static_cast<int64_t>(found.size());
+    }
+    const int64_t of_cell = std::max<int64_t>(1, filed_ * cells_.shape().first_bytes() / cells_.count());
+    const int64_t step = n > 1 ? std::max<int64_t>(1, step_ / of_cell) : cells_.count();
+    for (int64_t cell = step; cell < cells_.count(); cell += step)
+        for (const std::unique_ptr<Search>& search : searches)
+            if (search) search->judge_before(static_cast<uint32_t>(cell));
+    for (int64_t i = 0; i < n; ++i)
+        if (searches[static_cast<size_t>(i)])
+            work += searches[static_cast<size_t>(i)]->finish(sought[i].candidates.rows);
     return work;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -80,8 +81,13 @@ public:
     std::vector<uint8_t> image(const Rows& rows, const uint32_t* which, int64_t n) const override;
     bool restore(const NewRows& added, const uint8_t* image, size_t bytes, int64_t threads,
                  const Progress& progress) override;
-    using Source::candidates;
-    SearchWork candidates(const Scope& scope, Sought& sought) const override;
+    int64_t queries_together(const Scope& scope) const override;
+    // From so many bytes of codes on, which is more than caches have, queries of a batch go through the cells in step,
+    // and look at about so many bytes of first planes together. Other numbers are for tests.
+    static constexpr int64_t STEPS_FROM = 48 << 20, STEP = 1 << 17;
+    static void go_in_step(int64_t from, int64_t step) { steps_from_ = from, step_ = step; }
+    SearchWork candidates(const Scope& scope, Sought& sought) const override { return candidates(scope, &sought, 1); }
+    SearchWork candidates(const Scope& scope, Sought* sought, int64_t n) const override;
     int64_t bytes() const override;
     void raw_memory(std::vector<uint8_t>& all) const override;
 
@@ -225,6 +231,7 @@ private:
     void prepare_moves(const WipedVector<Move>& moves);
     void make_moves(const Rows& rows, const WipedVector<Move>& moves, const Progress& progress);
     class Search;
+    static inline std::atomic<int64_t> steps_from_{STEPS_FROM}, step_{STEP};
 
     // Memory that one thread codes with; see recoding.cpp.
     struct Workspace {
