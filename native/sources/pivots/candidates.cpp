@@ -12,6 +12,7 @@
 
 #include "kernels/dispatch.h"
 #include "memory/arena.h"
+#include "memory/wipe.h"
 #include "memory/wiped.h"
 #include "sources/elsewhere.h"
 #include "sources/pivots/cell_order.h"
@@ -95,6 +96,12 @@ public:
           kernels_(active()),
           arena_(ARENA + 12 * static_cast<size_t>(cells_.count()), sought.room),
           keys_(arena_.take<float>(static_cast<size_t>(cells_.count()))) {}
+
+    // What follows from a query is in the object itself as well: limits, lengths, distances.
+    static void operator delete(void* at, size_t bytes) {
+        wipe(at, bytes);
+        ::operator delete(at);
+    }
 
     // All but the judgement of the rows of the path. False where there are fewer rows than are wanted.
     bool start(int64_t wanted, std::vector<uint32_t>& found) {
