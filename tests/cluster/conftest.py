@@ -13,7 +13,7 @@ import pytest
 import lethevec
 from lethevec.cluster import ClusterDatabase
 from lethevec.cluster.connecting import open_cluster
-from lethevec.cluster.local import LocalNetwork, LocalTransport
+from lethevec.cluster.local import LocalNetwork
 
 
 class Lab:
@@ -26,7 +26,7 @@ class Lab:
 
     def connect(self, name: str = "driver", **options: Any) -> ClusterDatabase:
         options.setdefault("timeout", 20.0)
-        db = open_cluster(self.net, LocalTransport(self.net, name), self.net.cluster, self.net.secret, **options)
+        db = open_cluster(self.net, self.net.transport(name), self.net.cluster, self.net.secret, **options)
         self._drivers.append(db)
         return db
 

@@ -6,6 +6,7 @@
 |---|---|
 | `buckets` | which of 1,024 buckets an id belongs to, and which shard a bucket |
 | `wiping`, `sealing`, `messages`, `calling` | what travels: sealed, of one form, with errors of ours |
+| `lines` | connections that carry most of it, beside the engine |
 | `epoch`, `keeping`, `registry` | what everybody agrees on, and where it changes; numbers and leases |
 | `records`, `ledger`, `member` | one copy of a shard, on one node's disk |
 | `receipts` | the combined receipt, and its verification offline |
@@ -60,7 +61,7 @@ def connect(
     erasure without it takes as long, and some seconds more if it hangs. `timeout` is how long a call waits for members
     that take too long, all of them together.
     """
-    from .engine import RayLauncher, RayTransport, ray_module
+    from .engine import RayLauncher, ray_module, ray_transport
     from .sealing import Secret
 
     if not isinstance(name, str) or not name.isascii() or not name.replace("-", "").isalnum():
@@ -79,7 +80,7 @@ def connect(
     launcher = RayLauncher(name, str(place), str(secret_path), lease=lease, term=term, timeout=timeout)
     db = open_cluster(
         launcher,
-        RayTransport(name),
+        ray_transport(name),
         name,
         known,
         shards=shards,

@@ -61,6 +61,10 @@ class Transport(Protocol):
         """The answer, or `UnreachableError`."""
         ...
 
+    def close(self) -> None:
+        """End what it holds open."""
+        ...
+
 
 class Endpoint:
     """What is called by name: it keeps the sessions, opens what comes in, and seals what goes out."""
@@ -108,6 +112,11 @@ class Endpoint:
         sealed = session.seal(pack(answer.head, answer.arrays))
         wipe_arrays(answer.arrays)
         return _ANSWER + sealed
+
+    def knows(self, session: bytes) -> bool:
+        """Whether there is a session of this name."""
+        with self._lock:
+            return session in self._sessions
 
     def _answer(self, asked: Message) -> Message:
         operation = self._operations.get(str(asked.head.get("op")))
@@ -160,6 +169,11 @@ class Caller:
         """End all sessions; the next call to each end begins a new one."""
         with self._lock:
             self._sessions.clear()
+
+    def close(self) -> None:
+        """End all sessions, and what carried them."""
+        self.forget_keys()
+        self.transport.close()
 
     def knows(self, target: str) -> bool:
         """Whether there is a session with an end."""

@@ -35,8 +35,36 @@ def open_cluster(
     for name, value in (("shards", shards), ("replicas", replicas)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST):
             raise ParameterError(f"{name}: expected a whole number from 1 to {_MOST}, got {shown(value, 40)}")
-    launcher.start_registry()
     caller = Caller(transport, cluster, secret, timeout=timeout)
+    try:
+        _make(caller, launcher, cluster, shards, replicas, read_only, timeout)
+        driver = Driver(caller, launcher, read_only=read_only, takeover=takeover, timeout=timeout)
+    except BaseException:
+        caller.close()
+        raise
+    try:
+        if shards is not None and len(set(driver.epoch.buckets)) != shards:
+            raise ParameterError(
+                f"shards: expected {len(set(driver.epoch.buckets))}, with which the cluster was made, got {shards}; "
+                "`lethevec cluster rebalance --shards` changes that"
+            )
+        return ClusterDatabase(driver, watch=watch)
+    except BaseException:
+        driver.close()
+        raise
+
+
+def _make(
+    caller: Caller,
+    launcher: Launcher,
+    cluster: str,
+    shards: int | None,
+    replicas: int | None,
+    read_only: bool,
+    timeout: float,
+) -> None:
+    """Start the registry, and make the cluster if it is not there."""
+    launcher.start_registry()
     status = _status(caller, timeout)
     if not status["made"]:
         if shards is None or read_only:
@@ -50,18 +78,6 @@ def open_cluster(
             )
         head: dict[str, Any] = {"disks": disks, "shards": shards, "replicas": copies}
         caller.call(REGISTRY, "found", head, timeout=timeout)
-    driver = Driver(caller, launcher, read_only=read_only, takeover=takeover, timeout=timeout)
-    if shards is not None and len(set(driver.epoch.buckets)) != shards:
-        driver.close()
-        raise ParameterError(
-            f"shards: expected {len(set(driver.epoch.buckets))}, with which the cluster was made, got {shards}; "
-            "`lethevec cluster rebalance --shards` changes that"
-        )
-    try:
-        return ClusterDatabase(driver, watch=watch)
-    except BaseException:
-        driver.close()
-        raise
 
 
 def _status(caller: Caller, timeout: float) -> dict[str, Any]:

@@ -195,7 +195,7 @@ class Driver:
         if not self.read_only and not self.lost_term:
             with suppress(UnavailableError, StoreLockedError, LethevecError, RefusalError):
                 self._registry("leave", {"term": self.term}, 3.0)
-        self.caller.forget_keys()
+        self.caller.close()
 
     def require_writer(self) -> None:
         """Refuse changes by a reader."""

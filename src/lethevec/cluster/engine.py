@@ -5,7 +5,8 @@ Nodes say which disk they have by a resource whose name begins with `lethevec_di
     ray start --address=HEAD:6379 --resources='{"lethevec_disk_a": 1}'
 
 A member is a detached actor that needs a thousandth of the resource of its disk, so it is only ever started where its
-files are, however often the node itself is started again. Ray is imported here and nowhere else.
+files are, however often the node itself is started again. It also listens on the node's address (see `lines`), and
+what is short goes there; Ray carries what is long, and the first exchange of each session.
 """
 
 from __future__ import annotations
@@ -13,17 +14,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import LethevecError, MissingDependencyError, ParameterError, UnavailableError
 from .calling import UnreachableError
 from .epoch import MemberEntry
+from .lines import Lined, Listener, introduced
 from .member import Member
 from .registry import REGISTRY, Registry
 from .sealing import Secret
 
-__all__ = ["DISK", "ENVIRONMENT", "MemberActor", "RayLauncher", "RayTransport", "RegistryActor", "ray_module"]
+__all__ = [
+    "DISK",
+    "ENVIRONMENT",
+    "MemberActor",
+    "RayLauncher",
+    "RayTransport",
+    "RegistryActor",
+    "ray_module",
+    "ray_transport",
+]
 
 DISK = "lethevec_disk_"
 NAMESPACE = "lethevec"
@@ -53,6 +65,7 @@ class _Actor:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._end: Any = None
+        self._address = ""
         self._make = make
         threading.Thread(target=self._open, name="open", daemon=True).start()
 
@@ -62,6 +75,8 @@ class _Actor:
                 end = self._make()
                 if isinstance(end, Member):
                     end.start()
+                with suppress(OSError):  # without lines, everything goes through Ray
+                    self._address = Listener(ray_module().util.get_node_ip_address(), end.endpoint).address
                 self._end = end
             except LethevecError:  # another process may still have the files, or the disk is not there yet
                 time.sleep(0.3)
@@ -69,7 +84,7 @@ class _Actor:
     def hello(self, content: bytes) -> bytes:
         """Begin a session; nothing while the files are not open."""
         end = self._end
-        return b"" if end is None else end.endpoint.hello(content)
+        return b"" if end is None else introduced(self._address, end.endpoint.hello(content))
 
     def call(self, content: bytes) -> bytes:
         """Carry out what is sealed in these bytes; the answer is sealed too."""
@@ -84,7 +99,7 @@ class MemberActor(_Actor):
         """On the node that has its disk."""
 
         def make() -> Member:
-            return Member(name, cluster, Path(folder), RayTransport(cluster), Secret.load(Path(secret)))
+            return Member(name, cluster, Path(folder), ray_transport(cluster), Secret.load(Path(secret)))
 
         super().__init__(make)
 
@@ -97,7 +112,7 @@ class RegistryActor(_Actor):
 
         def make() -> Registry:
             known = Secret.load(Path(secret))
-            return Registry(Path(folder), cluster, RayTransport(cluster), known, lease=lease, term=term)
+            return Registry(Path(folder), cluster, ray_transport(cluster), known, lease=lease, term=term)
 
         super().__init__(make)
 
@@ -153,6 +168,14 @@ class RayTransport:
         except (self._ray.exceptions.RayError, TimeoutError) as error:
             raise UnreachableError(type(error).__name__) from None
         return answer
+
+    def close(self) -> None:
+        """Nothing: the program may use Ray for more."""
+
+
+def ray_transport(cluster: str) -> Lined:
+    """What carries calls from this process, which is connected to Ray: lines, and Ray where there are none."""
+    return Lined(RayTransport(cluster))
 
 
 def actor_name(cluster: str, end: str) -> str:

@@ -39,7 +39,7 @@ from .catching_up import compare_replicas
 from .collection import batch_message
 from .database import ClusterDatabase
 from .driver import Driver
-from .engine import ENVIRONMENT, RayTransport, ray_module
+from .engine import ENVIRONMENT, ray_module, ray_transport
 from .sealing import Secret
 
 __all__ = ["load_files"]
@@ -167,7 +167,7 @@ class Reading:
 
     def __init__(self, cluster: str, secret: str, collection: str, columns: dict[str, Any]) -> None:
         """Join the cluster."""
-        self._caller = Caller(RayTransport(cluster), cluster, Secret.load(Path(secret)))
+        self._caller = Caller(ray_transport(cluster), cluster, Secret.load(Path(secret)))
         self._driver = Driver(self._caller, _NoLauncher(), read_only=True)
         self._collection = collection
         self._columns = columns

@@ -12,8 +12,9 @@ from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadP
 from pathlib import Path
 from typing import Any
 
-from .calling import UnreachableError
+from .calling import Transport, UnreachableError
 from .epoch import MemberEntry
+from .lines import Lined, Listener, introduced
 from .member import Member
 from .registry import REGISTRY, Registry
 from .sealing import Secret
@@ -32,8 +33,10 @@ class LocalNetwork:
         lease: float = 0.6,
         term: float = 1.0,
         drills: bool = False,
+        lines: bool = False,
     ) -> None:
-        """Nothing runs yet. With `drills`, members can be told to be slow."""
+        """Nothing runs yet. With `drills`, members can be told to be slow; with `lines`, ends listen on loopback too,
+        where nobody can be cut off from others."""
         self.folder = folder
         self.cluster = "local"
         self.secret = Secret.create(folder / "cluster.secret")
@@ -44,6 +47,8 @@ class LocalNetwork:
         self._lease = lease
         self._term = term
         self._drills = drills
+        self.lined = lines
+        self.listeners: dict[str, Listener] = {}
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="local")
         self._lock = threading.Lock()
 
@@ -57,10 +62,11 @@ class LocalNetwork:
         """Start the registry unless it runs."""
         with self._lock:
             if REGISTRY not in self.ends:
-                transport = LocalTransport(self, REGISTRY)
+                transport = self.transport(REGISTRY)
                 self.ends[REGISTRY] = Registry(
                     self.folder / "registry", self.cluster, transport, self.secret, lease=self._lease, term=self._term
                 )
+                self._listen(REGISTRY)
 
     def start_member(self, entry: MemberEntry) -> None:
         """Start a member unless it runs."""
@@ -71,12 +77,13 @@ class LocalNetwork:
                 entry.name,
                 self.cluster,
                 self.folder / entry.disk / entry.name,
-                LocalTransport(self, entry.name),
+                self.transport(entry.name),
                 self.secret,
                 beat=self._lease / 5,
                 drills=self._drills,
             )
             self.ends[entry.name] = member
+            self._listen(entry.name)
         member.start()
 
     def stop_member(self, name: str) -> None:
@@ -89,7 +96,10 @@ class LocalNetwork:
         """End a member or the registry; calls to it get no answer."""
         with self._lock:
             end = self.ends.pop(name, None)
-        if isinstance(end, Member):
+            listener = self.listeners.pop(name, None)
+        if listener is not None:
+            listener.close()
+        if end is not None:
             end.close()
 
     def cut(self, one: str, other: str, *, back: bool = False) -> None:
@@ -106,6 +116,15 @@ class LocalNetwork:
             self.kill(name)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def transport(self, name: str) -> Transport:
+        """What carries the calls of an end, or of a driver."""
+        plain = LocalTransport(self, name)
+        return Lined(plain) if self.lined else plain
+
+    def _listen(self, name: str) -> None:
+        if self.lined:
+            self.listeners[name] = Listener("127.0.0.1", self.ends[name].endpoint)
+
     def carry(self, source: str, target: str, method: str, content: bytes) -> Future[bytes]:
         """Call an end from another one."""
         return self._pool.submit(self._carry, source, target, method, content)
@@ -120,6 +139,8 @@ class LocalNetwork:
         if self.ends.get(target) is not end or frozenset((source, target)) in self.cuts:
             raise UnreachableError(f"{target}: it went away")
         self.seen(target, method, answer)
+        if method == "hello" and self.lined:
+            answer = introduced(self.listeners[target].address, answer)
         return answer
 
 
@@ -152,3 +173,6 @@ class LocalTransport:
             return handle.result(timeout)
         except (TimeoutError, RuntimeError) as error:
             raise UnreachableError(f"no answer: {type(error).__name__}") from None
+
+    def close(self) -> None:
+        """Nothing."""

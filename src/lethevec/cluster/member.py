@@ -147,6 +147,7 @@ class Member:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(10)
+        self._caller.close()
         with self._changing:
             self._db.close()
 

@@ -111,6 +111,10 @@ class Registry:
             },
         )
 
+    def close(self) -> None:
+        """Stop calling members; all that matters is in its folder."""
+        self._caller.close()
+
     # --- What is kept ------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
