@@ -14,7 +14,7 @@ from lethevec.cluster.messages import pack, unpack
 from lethevec.cluster.receipts import leaf_of, merkle_proof, merkle_root
 from lethevec.cluster.sealing import Hello, SealError, Secret, welcome
 from lethevec.cluster.wiping import wipe
-from lethevec.errors import FormatError, IdError, KeysError, ServerError
+from lethevec.errors import FormatError, IdError, KeysError, ServerError, UnavailableError
 
 
 def test_nothing_travels_in_the_clear(lab):
@@ -84,6 +84,53 @@ def test_a_session_opens_what_it_sealed_and_nothing_else():
         sessions(secret)[1].open(sealed)
     with pytest.raises(SealError):
         theirs.open(b"")
+
+
+def test_a_message_is_opened_once_and_an_answer_belongs_to_its_question():
+    ours, theirs = sessions(Secret(bytes(range(32))))
+    questions = [ours.seal(b"question %d" % k) for k in range(5000)]
+    order = [4, 0, 3, 4999, 1000, 998, 999, 4998]
+    for place in order:  # late ones are opened, but not those that thousands have overtaken
+        assert theirs.open(questions[place]) == b"question %d" % place
+    for place in [*order, 1, 2, 903]:
+        with pytest.raises(SealError, match="came before"):
+            theirs.open(questions[place])
+    assert theirs.open(questions[904]) == b"question 904"
+    one, other = (theirs.seal(b"answer %d" % k, questions[k]) for k in range(2))
+    for wrong in (questions[1], b""):
+        with pytest.raises(SealError, match="InvalidTag"):
+            ours.open(one, wrong)
+    assert ours.open(other, questions[1]) == b"answer 1"
+    assert ours.open(one, questions[0]) == b"answer 0"
+    with pytest.raises(SealError, match="came before"):
+        ours.open(one, questions[0])
+
+
+def test_what_passed_can_be_neither_repeated_nor_exchanged(lab):
+    """By somebody between the two, who can open nothing."""
+    db = lab.connect(shards=1)
+    collection = db.collection("people", dim=2, metric="l2")
+    passed: list[tuple[str, str, bytes]] = []
+    lab.net.seen = lambda target, method, content: passed.append((target, method, content))
+    collection.upsert([[1, 1]], ["a"])
+    first = list(passed)
+    collection.upsert([[2, 2]], ["a"])
+    endpoint = lab.net.ends["s0-1"].endpoint
+    for target, method, content in first:
+        if (target, method) == ("s0-1", "call") and content[:1] != b"\1":
+            assert endpoint.call(content) == b"\0"
+    assert collection.get(["a"])[0].vector.tolist() == [2, 2]
+
+    answers: list[bytes] = []
+
+    def exchanged(content: bytes) -> bytes:
+        answers.append(call(content))
+        return answers[0]
+
+    call, endpoint.call = endpoint.call, exchanged
+    assert len(collection) == 1
+    with pytest.raises((UnavailableError, UnreachableError)):
+        db.driver.ask("count", {"collection": collection._id, "where": None, "subject": None}, timeout=0.5)
 
 
 def test_somebody_with_another_secret_gets_no_session(lab):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from .. import errors
 from ..errors import ErasureIncompleteError, FormatError, HoldError, LethevecError, ServerError
 from .messages import Array, Message, pack, unpack
-from .sealing import Hello, SealError, Secret, Session, welcome
+from .sealing import HEAD, Hello, SealError, Secret, Session, welcome
 from .wiping import wipe, wipe_arrays
 
 __all__ = ["Caller", "Endpoint", "Operation", "Pending", "RefusalError", "Transport", "UnreachableError"]
@@ -109,9 +109,9 @@ class Endpoint:
         finally:
             wipe(content)
             wipe_arrays(arrays)
-        sealed = session.seal(pack(answer.head, answer.arrays))
+        made = session.seal(pack(answer.head, answer.arrays), sealed)
         wipe_arrays(answer.arrays)
-        return _ANSWER + sealed
+        return _ANSWER + made
 
     def knows(self, session: bytes) -> bool:
         """Whether there is a session of this name."""
@@ -141,15 +141,16 @@ class Endpoint:
 class Pending:
     """A call under way."""
 
-    __slots__ = ("arrays", "handle", "head", "session", "target")
+    __slots__ = ("arrays", "asked", "handle", "head", "session", "target")
 
     def __init__(
-        self, target: str, head: dict[str, Any], arrays: Sequence[Array], session: Session, handle: Any
+        self, target: str, head: dict[str, Any], arrays: Sequence[Array], session: Session, asked: bytes, handle: Any
     ) -> None:
         self.target = target
         self.head = head
         self.arrays = arrays
         self.session = session
+        self.asked = asked  # the head of the sealed message
         self.handle = handle
 
 
@@ -215,8 +216,8 @@ class Caller:
         session = self.session(target, timeout)
         full = {**head, "op": op}
         content = pack(full, arrays) if packed is None else packed
-        handle = self.transport.start(target, "call", session.seal(content))
-        return Pending(target, full, arrays, session, handle)
+        sealed = session.seal(content)
+        return Pending(target, full, arrays, session, sealed[:HEAD], self.transport.start(target, "call", sealed))
 
     def finish(self, pending: Pending, timeout: float | None = None, answer: bytes | None = None) -> Message:
         """The answer to a call, which may have come already; what the other end raised is raised here."""
@@ -233,11 +234,11 @@ class Caller:
                     del self._sessions[pending.target]
             pending.session = self.session(pending.target, seconds)
             sealed = pending.session.seal(pack(pending.head, pending.arrays))
-            pending.handle = self.transport.start(pending.target, "call", sealed)
+            pending.asked, pending.handle = sealed[:HEAD], self.transport.start(pending.target, "call", sealed)
         else:
             raise UnreachableError(f"{pending.target}: it ends every session at once")
         try:
-            content = pending.session.open(answer[1:])
+            content = pending.session.open(answer[1:], pending.asked)
         except SealError as error:
             raise UnreachableError(f"{pending.target}: {error}") from None
         message = unpack(content)

@@ -12,7 +12,11 @@ that takes one of the two private keys, which were never written down and are go
     hello   = version, public key (32), nonce (16), HMAC of all that and both names
     welcome = session (16), public key (32), HMAC of hello and all that
     keys    = HKDF-SHA256(X25519, salt: the secret, info: hello and welcome), 32 bytes for each direction
-    sealed  = session (16), counter (8), AES-GCM(content) with the counter as nonce and the session as associated data
+    sealed  = session (16), counter (8), AES-GCM(content) with the counter as nonce; associated data: the session, and
+              in an answer the counter of what it answers
+
+A message is opened once: who sees it pass can neither let it happen again nor give it as the answer to another
+question.
 """
 
 from __future__ import annotations
@@ -30,13 +34,16 @@ from .._durable import open_regular, sync_folder
 from ..errors import IncompleteWriteError, KeysError, MissingDependencyError
 from .wiping import wipe
 
-__all__ = ["SESSION_SECONDS", "Hello", "SealError", "Secret", "Session", "welcome"]
+__all__ = ["HEAD", "SESSION_SECONDS", "Hello", "SealError", "Secret", "Session", "welcome"]
 
 SESSION_SECONDS = 60.0
-_VERSION = b"lethevec-cluster-session/1"
+_VERSION = b"lethevec-cluster-session/2"
 _PUBLIC, _NONCE, _MAC, _NAME, _COUNTER = 32, 16, 32, 16, 8
+HEAD = _NAME + _COUNTER  # bytes that a sealed message begins with
+_FIRST = b"\2"  # byte of a hello
 _HELLO = 1 + _PUBLIC + _NONCE + _MAC
 _WELCOME = _NAME + _PUBLIC + _MAC
+_LATE = 4096  # messages that another one may overtake
 _TEXT = 64  # hexadecimal digits of a secret
 
 
@@ -113,32 +120,51 @@ class Session:
         self._send = aead.AESGCM(send)
         self._receive = aead.AESGCM(receive)
         self._counter = 0
+        self._newest = 0  # counter of what was opened
+        self._opened = 0  # a bit for each of the last ones, the newest first
         self._lock = threading.Lock()
 
     def older_than(self, lives: float) -> bool:
         """Whether it has lasted so many times as long as a session may."""
         return time.monotonic() - self.since > lives * SESSION_SECONDS
 
-    def seal(self, content: bytearray | bytes) -> bytes:
-        """A message for the other end. What it was made of is wiped if it can be changed."""
+    def seal(self, content: bytearray | bytes, answers: bytes = b"") -> bytes:
+        """A message for the other end; `answers` is the sealed message that it answers, or the head of it. What it was
+        made of is wiped if it can be changed."""
         with self._lock:
             self._counter += 1
             counter = self._counter.to_bytes(_COUNTER, "big")
-        sealed: bytes = self._send.encrypt(bytes(4) + counter, content, self.name)
+        sealed: bytes = self._send.encrypt(bytes(4) + counter, content, self.name + answers[_NAME:HEAD])
         if isinstance(content, bytearray):
             wipe(content)
         return self.name + counter + sealed
 
-    def open(self, sealed: bytes) -> bytes:
-        """The message that the other end sealed."""
-        head = _NAME + _COUNTER
-        if len(sealed) < head or sealed[:_NAME] != self.name:
+    def open(self, sealed: bytes, answers: bytes = b"") -> bytes:
+        """The message that the other end sealed, once; `answers` is the message of ours that it answers."""
+        if len(sealed) < HEAD or sealed[:_NAME] != self.name:
             raise SealError("a message of another session")
+        counter = sealed[_NAME:HEAD]
         try:
-            content: bytes = self._receive.decrypt(bytes(4) + sealed[_NAME:head], sealed[head:], self.name)
+            content: bytes = self._receive.decrypt(bytes(4) + counter, sealed[HEAD:], self.name + answers[_NAME:HEAD])
         except Exception as error:  # InvalidTag lives in a module that is imported late
             raise SealError(type(error).__name__) from None
+        if not self._is_new(int.from_bytes(counter, "big")):
+            wipe(content)
+            raise SealError("a message that came before")
         return content
+
+    def _is_new(self, counter: int) -> bool:
+        """Whether nothing with this counter was opened yet; from now on there was."""
+        with self._lock:
+            ahead = counter - self._newest
+            if ahead > 0:
+                self._opened = (self._opened << min(ahead, _LATE) | 1) & ((1 << _LATE) - 1)
+                self._newest = counter
+                return True
+            if -ahead >= _LATE or self._opened >> -ahead & 1:
+                return False
+            self._opened |= 1 << -ahead
+            return True
 
 
 class Hello:
@@ -149,7 +175,7 @@ class Hello:
         self._secret = secret
         self._place = cluster.encode(), target.encode()
         self._private = _primitives("asymmetric.x25519").X25519PrivateKey.generate()
-        body = b"\1" + self._private.public_key().public_bytes_raw() + secrets.token_bytes(_NONCE)
+        body = _FIRST + self._private.public_key().public_bytes_raw() + secrets.token_bytes(_NONCE)
         self.content = body + secret.mac(b"hello", *self._place, body)
 
     def finish(self, answer: bytes) -> Session:
@@ -165,7 +191,7 @@ class Hello:
 def welcome(secret: Secret, cluster: str, target: str, hello: bytes) -> tuple[bytes, Session]:
     """The end that is called: what to answer, and the session."""
     place = cluster.encode(), target.encode()
-    if len(hello) != _HELLO or hello[:1] != b"\1":
+    if len(hello) != _HELLO or hello[:1] != _FIRST:
         raise SealError(f"a hello of {len(hello)} bytes")
     if not hmac.compare_digest(hello[-_MAC:], secret.mac(b"hello", *place, hello[:-_MAC])):
         raise SealError("a hello of somebody who does not know the secret")
