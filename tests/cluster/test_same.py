@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
+import lethevec
 from lethevec.errors import IdError, ParameterError, UnknownIdError, UnsupportedError, VectorError
 from tests.cluster.conftest import people, same_answers
 
@@ -63,6 +64,34 @@ def test_vectors_kept_as_bytes_give_what_one_store_gives(lab):
     lab.wait_live(db)
     lab.net.kill("s0-2")
     same_answers(ours, theirs, queries)
+
+
+def test_a_batch_is_asked_in_parts_and_members_take_the_threads_they_are_told(lab, monkeypatch):
+    db = lab.connect(shards=2)
+    rng = np.random.default_rng(5)
+    given, ids = rng.standard_normal((60, 512)).astype(np.float32), list(range(60))
+    ours, theirs = (place.collection("words", dim=512, metric="l2") for place in (db, lab.one))
+    for store in (ours, theirs):
+        store.add(given, ids)
+    queries = rng.standard_normal((700, 512)).astype(np.float32)  # three messages
+    told: list[int | None] = []
+    real = lethevec.Store.search
+
+    def search(self, *args, **options):
+        told.append(options["threads"])
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(lethevec.Store, "search", search)
+    for threads in (1, 3, None):
+        found = ours.search(queries, 5, effort=float("inf"), threads=threads)
+        assert told == [threads] * 6
+        told.clear()
+    monkeypatch.undo()
+    assert (found.ids == theirs.search(queries, 5, effort=float("inf")).ids).all()
+    with pytest.raises(ParameterError, match="threads"):
+        ours.search(queries[0], threads=0)
+    with pytest.raises(ParameterError, match="number"):
+        ours.search(queries[0], threads="all")
 
 
 def test_recall_at_equal_effort_does_not_fall_with_shards(make_lab):

@@ -40,6 +40,7 @@ from . import erasing, rights
 from .arguments import whole
 from .driver import Driver
 from .epoch import CollectionEntry, Epoch
+from .lines import LONGEST
 from .messages import Array, Message
 from .receipts import ClusterEntry, ClusterReceipt
 from .records import Answers, pack_batch, unpack_records
@@ -52,7 +53,7 @@ __all__ = ["ClusterCollection"]
 _PART = 20_000  # records that one message of a write has at most
 _PAGE = 1000
 _MOST = 1 << 62
-_INLINE = 80_000  # bytes of queries or answers in one message; from 100 kB on, Ray's object store carries it
+_INLINE = LONGEST // 2  # bytes of queries or answers in one message, so that it goes over a line
 _SHORT = 3.0  # seconds that a look before an erasure may take
 
 
@@ -320,9 +321,12 @@ class ClusterCollection:
         effort: float = 1.0,
         threads: int | None = 1,
     ) -> Hits:
-        """The k nearest records to each query, among those that `subject` and `where` allow, over all shards."""
+        """The k nearest records to each query, among those that `subject` and `where` allow, over all shards.
+
+        `threads` is how many each member takes for the queries of one message (None: all of its cores).
+        """
         asked = _queries(queries)
-        head = {**_selection(where, subject), "k": _plain(k), "radius": _plain(radius)}
+        head = {**_selection(where, subject), "k": _plain(k), "radius": _plain(radius), "threads": _plain(threads)}
         head["effort"] = None if effort == float("inf") else _plain(effort)
         head["collection"] = self._entry.id
         parts = _in_parts(asked, head["k"])
@@ -671,7 +675,7 @@ def joined(parts: Sequence[Hits]) -> Hits:
 
 
 def _in_parts(queries: npt.NDArray[np.float32], k: Any) -> list[npt.NDArray[np.float32]]:
-    """Queries in parts of which neither question nor answer is too large to travel within a call of Ray's."""
+    """Queries in parts of which neither question nor answer is too long for a line."""
     answer = 16 * k if isinstance(k, int) and k > 0 else 1  # ids and distances
     most = max(1, _INLINE // max(queries.itemsize * queries.shape[1], answer))
     return np.array_split(queries, -(-len(queries) // most)) if len(queries) > most else [queries]

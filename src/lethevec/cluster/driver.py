@@ -250,11 +250,7 @@ class Driver:
         by_shard: Callable[[Epoch], Mapping[int, Mapping[str, Any]]] | None = None,
         timeout: float | None = None,
     ) -> dict[int, list[Message]]:
-        """The same question about several parts, all under way at once: from each shard an answer to each part.
-
-        Messages of less than 100 kB travel within Ray's calls; what is larger goes through its object store, which
-        takes four times as long.
-        """
+        """The same question about several parts, all under way at once: from each shard an answer to each part."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         self.counts["questions"] += 1
         while True:

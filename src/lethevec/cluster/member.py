@@ -285,7 +285,8 @@ class Member:
 
     def _search(self, head: dict[str, Any], arrays: Sequence[Array]) -> Message:
         store, k = self._store(head), head["k"]
-        about = {"where": head.get("where"), "subject": head.get("subject"), "radius": head.get("radius")}
+        about = {name: head.get(name) for name in ("where", "subject", "radius")}
+        about["threads"] = head.get("threads", 1)
         effort = float("inf") if head["effort"] is None else head["effort"]
         if not self._mixed(head) or not isinstance(k, int):
             return pack_hits(store.search(arrays[0], k, effort=effort, **about))
