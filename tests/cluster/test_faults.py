@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from lethevec.cluster import verify
+from lethevec.cluster.buckets import BUCKETS
+from lethevec.cluster.calling import RefusalError, UnreachableError
+from lethevec.cluster.epoch import Epoch, MemberEntry
 from lethevec.errors import (
     ErasureIncompleteError,
     FormatError,
@@ -170,6 +176,115 @@ def test_the_registry_is_started_again(make_lab):
     until(lambda: collection.digest() == digest, 60)
     db.forget(subject="person-1")
     assert db.receipts()[0].number == 1
+
+
+@pytest.mark.parametrize("meanwhile", ["erasures", "moves"])
+@pytest.mark.parametrize("who_first", ["members", "drivers"])
+def test_a_registry_that_was_put_back_as_it_was_before_changes_nothing(make_lab, meanwhile, who_first):
+    """It would give the number of an erasure again, and members would hand in the receipts of the other one."""
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=2)
+    people_ = db.collection("people", dim=2, metric="l2")
+    people_.add([[1, 1], [2, 2], [3, 3]], ["a", "b", "c"], subjects=["ann", "bob", "cat"])
+    registry, copy = lab.net.folder / "registry", lab.net.folder / "copy"
+    shutil.copytree(registry, copy)
+    if meanwhile == "erasures":
+        db.forget(subject="ann")
+    else:
+        db.rebalance(shards=2)
+    db.close()
+    members = list(db.driver.epoch.members)
+    lab.net.kill("registry")
+    registry.rename(lab.net.folder / "newest")
+    shutil.copytree(copy, registry)
+    if who_first == "drivers":
+        for name in members:
+            lab.net.kill(name)
+    lab.net.start_registry()
+    if who_first == "members":
+        until(lambda: lab.net.ends["registry"]._newer is not None)
+    for k in range(6):  # as many changes as may lead to the version that members know
+        with suppress(LethevecError, UnreachableError, RefusalError):
+            other = lab.connect(f"driver-{k}", takeover=True, timeout=0.5)
+            other.collection(f"more-{k}", dim=2)
+            other.close()
+    for name in members:
+        if who_first == "drivers":
+            lab.restart(db, name)
+    until(lambda: lab.net.ends["registry"]._newer is not None)
+    with pytest.raises(UnavailableError, match="an older copy"):
+        lab.connect("late", takeover=True, timeout=2.0).forget(subject="bob")
+
+    lab.net.kill("registry")
+    shutil.rmtree(registry)
+    (lab.net.folder / "newest").rename(registry)
+    lab.net.start_registry()
+    db = lab.connect("newest", takeover=True)
+    lab.wait_live(db)
+    people_ = db.collection("people")
+    assert db.forget(subject="bob").records == 1
+    assert sorted(people_.ids()) == (["c"] if meanwhile == "erasures" else ["a", "c"])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_member_whose_folder_was_put_back_as_it_was_before_answers_nothing_that_was_forgotten(make_lab, replicas):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=replicas)
+    people_ = db.collection("people", dim=2, metric="l2")
+    people_.add([[1, 1], [2, 2], [3, 3]], ["a", "b", "c"], subjects=["ann", "bob", "cat"])
+    db.forget(subject="cat")
+    folder = lab.net.folder / db.driver.epoch.members["s0-1"].disk / "s0-1"
+    lab.net.kill("s0-1")
+    shutil.copytree(folder, folder.with_name("copy"))
+    lab.restart(db, "s0-1")
+    until(lambda: _answers(people_))
+    lab.wait_live(db)
+    people_.upsert([[4, 4]], ["d"])
+    db.forget(subject="ann")
+    lab.net.kill("s0-1")
+    shutil.rmtree(folder)
+    folder.with_name("copy").rename(folder)
+    lab.restart(db, "s0-1")
+    if replicas == 1:  # nobody to compare it with
+        time.sleep(2.0)
+        with pytest.raises(UnavailableError):
+            db.driver.ask("ids", {"collection": people_._id, "where": None, "subject": None}, timeout=0.5)
+        return
+    until(lambda: db.driver.refresh() or db.driver.epoch.members["s0-1"].state == "away")
+    assert sorted(people_.ids()) == ["b", "d"]
+    lab.wait_live(db)
+    lab.net.kill("s0-2")
+    until(lambda: _answers(people_))
+    assert sorted(people_.ids()) == ["b", "d"]
+
+
+def _answers(collection) -> bool:
+    try:
+        return len(collection) >= 0
+    except UnavailableError:
+        return False
+
+
+def test_epochs_know_which_of_them_came_first():
+    members = {"s0-1": MemberEntry("s0-1", 0, "a", "live")}
+    first = Epoch("c", 0, 0, (0,) * BUCKETS, members).made_by("one").made_by("one")
+    second = first.made_by("two").made_by("two")
+    other = first.made_by("three").made_by("three").made_by("three")
+    assert (first.version, second.version, other.version) == (2, 4, 5)
+    assert Epoch.from_dict(json.loads(json.dumps(second.to_dict()))) == second
+    for one in (first, second, other):
+        assert one.follows(first.version, first.life)
+        assert one.follows(one.version, one.life)
+        assert one.follows(0, "")
+        assert not one.follows(one.version + 1, one.life)
+    assert not other.follows(second.version, second.life)
+    assert not second.follows(3, "three")
+    assert not second.follows(3, "one")  # the first process of the registry made no third version
+    for k in range(200):
+        second = second.made_by(str(k))
+    assert len(second.lives) == 64
+    assert second.follows(first.version, first.life)
+    assert not second.follows(second.lives[0][1], "three")
 
 
 def test_buckets_move_while_others_search_and_write(lab, monkeypatch):

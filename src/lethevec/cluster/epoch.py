@@ -4,6 +4,10 @@ Which shard each bucket belongs to, which members each shard has and in what sta
 records are under legal hold or blocked, and which driver may write (its *term*). Every change gives it the next
 version. Each question and each write names the version that the caller knows, and a member that knows another one
 refuses: so one answer is never put together from two epochs.
+
+**Lives.** An epoch also names the processes that the registry has had, each with the first version that it made. Of two
+epochs that tells whether one came from the other, or both from a registry whose folder was put back as it was before:
+then what one of them says was done (an erasure of some number, a move) was done in another past.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from ..errors import FormatError
 from .buckets import BUCKETS
 
 __all__ = ["STATES", "CollectionEntry", "Epoch", "MemberEntry"]
+
+_MOST_LIVES = 64
 
 #: live: it answers. away: it is cut off or behind, and answers nothing. joining: it is new and empty. lost: an operator
 #: has said that it never comes back.
@@ -64,6 +70,29 @@ class Epoch:
     erasures: int = 0
     held: frozenset[str] = frozenset()  # tags of the subjects whose records must stay
     blocks: Mapping[str, str] = field(default_factory=dict)  # tags of those for whom nothing is written, since when
+    lives: tuple[tuple[str, int], ...] = ()  # the registry's latest processes, and the first version of each
+
+    @property
+    def life(self) -> str:
+        """The process of the registry that made this version; "" where they were not noted yet."""
+        return self.lives[-1][0] if self.lives else ""
+
+    def made_by(self, life: str) -> Epoch:
+        """The next version, made by a process of the registry."""
+        version = self.version + 1
+        lives = self.lives if self.life == life else (*self.lives, (life, version))[-_MOST_LIVES:]
+        return replace(self, version=version, lives=lives)
+
+    def follows(self, version: int, life: str) -> bool:
+        """Whether this is a version that was made by a process of the registry, or came after it."""
+        if version > self.version:
+            return False
+        if not life:  # before lives were noted
+            return True
+        for (name, _), following in zip(self.lives, [*self.lives[1:], None], strict=True):
+            if name == life:
+                return following is None or version < following[1]
+        return len(self.lives) == _MOST_LIVES and version < self.lives[0][1]
 
     def shards(self) -> list[int]:
         """The shards that have members."""
@@ -98,6 +127,7 @@ class Epoch:
             "erasures": self.erasures,
             "held": sorted(self.held),
             "blocks": dict(self.blocks),
+            "lives": [list(one) for one in self.lives],
         }
 
     @classmethod
@@ -116,6 +146,7 @@ class Epoch:
                 int(given["erasures"]),
                 frozenset(map(str, given.get("held", ()))),
                 {str(tag): str(since) for tag, since in given.get("blocks", {}).items()},
+                tuple((str(life), int(first)) for life, first in given.get("lives", ())),
             )
             if len(made.buckets) != BUCKETS or any(member.state not in STATES for member in members):
                 raise ValueError(f"{len(made.buckets)} buckets, or members in another state")

@@ -36,6 +36,13 @@ class Ledger:
         self._db = db
         folder.mkdir(parents=True, exist_ok=True)
 
+    def newest(self) -> int:
+        """The highest number of an erasure that is done; 0 if there is none."""
+        for path in sorted(self._folder.glob("*.json"), reverse=True):
+            if read_json(path)["receipts"] is not None:
+                return int(path.stem)
+        return 0
+
     def run(self, number: int, erase: Callable[[], list[Receipt]]) -> list[dict[str, Any]]:
         """The receipts of an erasure: those that are there, or those of carrying it out now.
 

@@ -160,7 +160,7 @@ class Member:
 
     def _announce(self) -> bool:
         """Tell the registry that this process has begun; run what it says has to be erased first."""
-        head = {"member": self._name, "incarnation": self._incarnation, "key": self._db.public_key().hex()}
+        head = {**self._itself(), "key": self._db.public_key().hex(), "erased": self._ledger.newest()}
         answer = self._caller.call(REGISTRY, "announce", head, timeout=5.0).head
         self._learn(answer)
         if answer["pending"]:
@@ -169,6 +169,11 @@ class Member:
             self._learn(answer)
         return True
 
+    def _itself(self) -> dict[str, Any]:
+        """Who it is, and what it knows."""
+        version, life = (0, "") if self._epoch is None else (self._epoch.version, self._epoch.life)
+        return {"member": self._name, "incarnation": self._incarnation, "version": version, "life": life}
+
     def _learn(self, answer: Mapping[str, Any]) -> None:
         self._bucket_key = bytes.fromhex(answer["bucket_key"])
         self._audit = AuditKey(answer["audit"]["id"], bytes.fromhex(answer["audit"]["key"]))
@@ -176,9 +181,7 @@ class Member:
 
     def _renew(self) -> bool:
         asked = self._clock()  # the lease counts from before the question, so that it ends here before it ends there
-        version = 0 if self._epoch is None else self._epoch.version
-        head = {"member": self._name, "incarnation": self._incarnation, "version": version}
-        answer = self._caller.call(REGISTRY, "lease", head, timeout=5.0).head
+        answer = self._caller.call(REGISTRY, "lease", self._itself(), timeout=5.0).head
         if "epoch" in answer:
             self._adopt(Epoch.from_dict(answer["epoch"]))
         if answer["seconds"] > 0:
@@ -198,6 +201,8 @@ class Member:
                 )
             if known is not None and epoch.version <= known.version:
                 return
+            if known is not None and not epoch.follows(known.version, known.life):
+                raise RefusalError("newer", version=known.version)  # of a registry that was put back as it was before
             foreign = self._foreign & set(epoch.collections)
             if known is not None and known.buckets != epoch.buckets:
                 foreign = set(epoch.collections)

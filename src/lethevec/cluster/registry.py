@@ -16,6 +16,10 @@ was given after a change knows of the change.
 
 **Terms.** One driver writes. Its term is renewed too; another driver may take over when it has run out, with the next
 term, and members refuse what comes with an older one.
+
+**An older copy.** A folder that was put back as it was before knows nothing of the erasures since, and would give their
+numbers again. Members know better: they take up no epoch that does not follow theirs. As soon as one calls whose epoch
+this registry's does not follow, nothing is changed any more.
 """
 
 from __future__ import annotations
@@ -30,7 +34,15 @@ from typing import Any
 
 from .._forgetting.keys import KeyRing, verify_signature
 from .._forgetting.receipts import GENESIS_PREVIOUS, Receipt, now
-from ..errors import FormatError, LethevecError, ParameterError, ReceiptError, StoreLockedError, UnknownIdError
+from ..errors import (
+    FormatError,
+    LethevecError,
+    ParameterError,
+    ReceiptError,
+    StoreLockedError,
+    UnavailableError,
+    UnknownIdError,
+)
 from .buckets import BUCKETS, assign
 from .calling import Caller, Endpoint, RefusalError, Transport, UnreachableError
 from .epoch import CollectionEntry, Epoch, MemberEntry
@@ -78,6 +90,8 @@ class Registry:
         self._writer: tuple[int, float] = (0, 0.0)  # the term in force, and when it ends
         self._driver = ""  # whose it is
         self._renewals = 0  # how often terms were renewed
+        self._life = secrets.token_hex(8)
+        self._newer: tuple[str, int] | None = None  # a member that knows what came after, and the version that it knows
         self._load()
         self.endpoint = Endpoint(
             REGISTRY,
@@ -146,7 +160,7 @@ class Registry:
             # Kept by a process that ended before its epoch was in force. Members hear of it with their leases.
             late = [erasure for number, erasure in sorted(self._erasures.items()) if number > self._epoch.erasures]
             for erasure in late:
-                self._epoch = replace(_begun(self._epoch, erasure), version=self._epoch.version + 1)
+                self._epoch = _begun(self._epoch, erasure).made_by(self._life)
             if late:
                 self._save()
         self._entries = [ClusterEntry(read_json(path)) for path in sorted((self._folder / "entries").glob("*.json"))]
@@ -177,15 +191,34 @@ class Registry:
 
     def _change(self, epoch: Epoch, *, erase_old: bool = False) -> None:
         """Put the next version into force: kept first, then told to the members."""
+        self._expect_newest()
         before = self._epoch
         with self._leasing:  # a lease that is given from here on is given under the new epoch
-            self._epoch = replace(epoch, version=epoch.version + 1)
+            self._epoch = epoch.made_by(self._life)
             try:
                 self._save(erase_old=erase_old)
             except LethevecError:
                 self._epoch = before
                 raise
         self._publish()
+
+    def _expect_newest(self) -> None:
+        """Refuse to go on from a folder that is older than what a member knows."""
+        if self._newer is not None:
+            name, version = self._newer
+            raise UnavailableError(
+                f"registry: expected the folder as it was last, got an older copy of it: {name} knows version "
+                f"{version} of the epoch, which this one does not follow; put the newest copy back (if it is the "
+                f"newest, then {name} has followed an older one: take its folder away, and start the registry again)"
+            )
+
+    def _is_followed(self, head: Mapping[str, Any]) -> bool:
+        """Whether the epoch follows the one that a member knows. The caller holds `_leasing`."""
+        version, life = int(head.get("version", 0)), str(head.get("life", ""))
+        if self.epoch.follows(version, life):
+            return True
+        self._newer = str(head["member"]), version
+        return False
 
     def _publish(self) -> None:
         """Tell the members. Who does not answer keeps the old epoch until its lease is over; then nobody does."""
@@ -221,13 +254,15 @@ class Registry:
             disks, shards, replicas = list(head["disks"]), int(head["shards"]), int(head["replicas"])
             members = place_members(range(shards), replicas, disks, {})
             buckets = tuple(assign([], range(shards)))
-            self._epoch = Epoch(secrets.token_hex(16), 1, 0, buckets, {member.name: member for member in members})
+            begin = Epoch(secrets.token_hex(16), 0, 0, buckets, {member.name: member for member in members})
+            self._epoch = begin.made_by(self._life)
             self._save()
             return {"epoch": self.epoch.to_dict(), "made": True}
 
     def _join(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
         """A driver begins. One that writes gets a term, unless another one has it."""
         with self._changing:
+            self._expect_newest()
             if head.get("write"):
                 term, until = self._writer
                 again = head.get("driver") == self._driver
@@ -301,19 +336,29 @@ class Registry:
 
         One that the epoch has as live holds everything that was acknowledged, because nothing is acknowledged without
         the live members: it is admitted at once, when it has run the erasures that wait for it. One that is away has to
-        be compared with the others first, which is a driver's work.
+        be compared with the others first, which is a driver's work; and so has one that does not know an erasure whose
+        receipts it has handed in, because its folder was put back as it was before.
         """
         name, incarnation = str(head["member"]), str(head["incarnation"])
         with self._changing:
             member = self.epoch.members.get(name)
             if member is None or member.state == "lost":
                 raise RefusalError("unknown")
+            with self._leasing:
+                follows = self._is_followed(head)
+            if not follows:
+                raise RefusalError("newer", version=self.epoch.version)
             known = self._keys_of.get(name)
             if known is not None and known != head["key"]:
                 raise RefusalError("key", expected=known)
             if known is None:
                 self._keys_of[name] = str(head["key"])
                 self._save()
+            if member.state == "live" and int(head.get("erased", 0)) < self._erased_by(name):
+                if len(self.epoch.of_shard(member.shard, "live")) == 1:
+                    raise RefusalError("older", erasure=self._erased_by(name))
+                self._change(self.epoch.with_member(name, "away"))
+                member = self.epoch.members[name]
             pending = self._pending_of(name)
             with self._leasing:
                 if self._incarnations.get(name) != incarnation:
@@ -335,8 +380,10 @@ class Registry:
             member = self.epoch.members.get(name)
             told = {} if head.get("version") == self.epoch.version else {"epoch": self.epoch.to_dict()}
             good = member is not None and member.state == "live" and self._incarnations.get(name) == head["incarnation"]
-            if good:
+            if good and self._is_followed(head):
                 self._until[name] = self._clock() + self._lease
+            else:
+                good = False
             return {"seconds": self._lease if good else 0.0, **told}
 
     def _away(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
@@ -588,6 +635,11 @@ class Registry:
                 self._keep_erasure(erasure)
             receipt = self._try_sign(erasure)
             return {"receipt": None if receipt is None else receipt.fields}
+
+    def _erased_by(self, name: str) -> int:
+        """The highest number of an erasure that a member has handed in; 0 if there is none."""
+        done = (n for n, one in self._erasures.items() if one["members"].get(name, {}).get("state") == ERASED)
+        return max(done, default=0)
 
     def _try_sign(self, erasure: dict[str, Any]) -> ClusterReceipt | None:
         if erasure["receipt"] is not None:
