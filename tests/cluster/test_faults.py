@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,12 +17,17 @@ import pytest
 from lethevec.cluster import verify
 from lethevec.cluster.buckets import BUCKETS
 from lethevec.cluster.calling import RefusalError, UnreachableError
+from lethevec.cluster.connecting import restore_registry
 from lethevec.cluster.epoch import Epoch, MemberEntry
+from lethevec.cluster.registry import Registry
+from lethevec.cluster.restoring import Known, newest_of
 from lethevec.errors import (
     ErasureIncompleteError,
     FormatError,
+    HoldError,
     IncompleteWriteError,
     LethevecError,
+    ParameterError,
     StoreLockedError,
     UnavailableError,
     UnknownIdError,
@@ -226,6 +232,97 @@ def test_a_registry_that_was_put_back_as_it_was_before_changes_nothing(make_lab,
     assert sorted(people_.ids()) == (["c"] if meanwhile == "erasures" else ["a", "c"])
 
 
+def test_a_registry_goes_on_from_an_older_copy_with_what_the_members_know(make_lab):
+    """s0-3 was away in an erasure that the copy knows nothing of, and must not bring back what was forgotten."""
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=3)
+    people_ = db.collection("people", dim=2, metric="l2")
+    people_.add(np.eye(6, 2), list("abcdef"), subjects=["ann", "bob", "cat", "dan", "eve", "fay"])
+    assert db.forget(subject="fay").number == 1
+    registry, copy = lab.net.folder / "registry", lab.net.folder / "copy"
+    shutil.copytree(registry, copy)
+    db.hold("eve", reason="a trial")
+    lab.net.kill("s0-3")
+    with pytest.raises(ErasureIncompleteError):
+        db.forget(subject="ann", timeout=1)
+    db.collection("later", dim=2).add([[1, 2]], ["x"])
+    db.rebalance(shards=2, replicas=2)
+    assert db.driver.epoch.members["s0-3"].state == "away"
+    digest, places = db.digest(), db.driver.epoch.buckets
+    db.close()
+    lab.net.kill("registry")
+    shutil.rmtree(registry)
+    shutil.copytree(copy, registry)
+    lab.net.start_registry()
+
+    def restore(without=(), timeout=1.0):
+        return restore_registry(
+            lab.net, lab.net.transport("operator"), lab.net.cluster, lab.net.secret, without, timeout
+        )
+
+    lab.net.kill("s0-2")
+    hidden = lab.net.folder / "b" / "s0-2"
+    hidden.rename(hidden.with_name("elsewhere"))  # its disk is away
+    hidden.write_text("no folder")
+    with pytest.raises((UnavailableError, OSError, LethevecError)):
+        restore()
+    hidden.unlink()
+    hidden.with_name("elsewhere").rename(hidden)
+    epoch = restore(timeout=20.0)
+    assert epoch.buckets == places
+    assert epoch.erasures == 2
+
+    db = lab.connect("after", takeover=True)
+    lab.wait_live(db)
+    people_ = db.collection("people")
+    assert db.digest() == digest
+    assert people_.ids() == list("bcde")
+    assert db.collection("later").ids() == ["x"]
+    with pytest.raises(HoldError):
+        db.forget(subject="eve")
+    receipt = db.forget(subject="bob")
+    assert (receipt.number, receipt.records) == (3, 1)
+    assert set(receipt.members.values()) == {"erased"}
+    assert verify(receipt, key=db.public_key())
+    for name in ("s0-1", "s0-2"):  # s0-3 alone answers for its shard
+        lab.net.kill(name)
+    until(lambda: _answers(people_))
+    assert people_.ids() == list("cde")
+    with pytest.raises(ParameterError, match="older copy"):
+        restore()
+
+
+def test_a_registry_does_not_go_on_without_those_who_may_know_more(make_lab):
+    lab = make_lab()
+    db = lab.connect(shards=1, replicas=2)
+    people_ = db.collection("people", dim=2, metric="l2")
+    people_.add([[1, 1], [2, 2]], ["a", "b"], subjects=["ann", "bob"])
+    members = dict(db.driver.epoch.members)
+    first = Epoch.from_dict(db.driver.epoch.to_dict()).made_by("one")
+    done, later = frozenset({1, 2}), replace(first.made_by("two"), erasures=2)
+    all_of_it = {"s0-1": Known(later, done, done), "s0-2": Known(later, done, done)}
+    assert newest_of(all_of_it, set(), 0).members.keys() == members.keys()
+    some = {**all_of_it, "s0-1": Known(later, frozenset({1}), done)}
+    made = newest_of(some, set(), 0)
+    assert [made.members[name].state for name in sorted(members)] == ["away", "live"]
+    assert newest_of(some, set(), 1).erasures == 2
+    with pytest.raises(UnavailableError, match=r"answer of every member that is live.*s0-2"):
+        newest_of({"s0-1": all_of_it["s0-1"]}, set(), 0)
+    assert newest_of({"s0-1": all_of_it["s0-1"]}, {"s0-2"}, 0).members["s0-2"].state == "lost"
+    with pytest.raises(UnavailableError, match="shard 0 that has done erasures 1 to 2"):
+        newest_of({"s0-1": some["s0-1"]}, {"s0-2"}, 0)
+    with pytest.raises(UnavailableError, match="erasures 1 to 3"):  # begun somewhere, and done nowhere
+        newest_of({name: Known(later, done, frozenset({3})) for name in members}, set(), 0)
+    since = later.admitted("s0-1")
+    assert newest_of({"s0-1": Known(since, frozenset(), frozenset())}, {"s0-2"}, 0).members["s0-1"].state == "live"
+    astray = {**all_of_it, "s0-2": Known(first.made_by("three"), done, done)}
+    assert newest_of(astray, set(), 0).members["s0-2"].state == "lost"
+    with pytest.raises(UnknownIdError, match="nobody"):
+        newest_of(all_of_it, {"nobody"}, 0)
+    with pytest.raises(UnavailableError):
+        newest_of({}, set(), 0)
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_member_whose_folder_was_put_back_as_it_was_before_answers_nothing_that_was_forgotten(make_lab, replicas):
     lab = make_lab()
@@ -263,6 +360,37 @@ def _answers(collection) -> bool:
         return len(collection) >= 0
     except UnavailableError:
         return False
+
+
+def test_one_process_has_the_registry_s_folder(lab, monkeypatch):
+    """Ray may start it again while the process before is still there, and is still called."""
+    lab.connect(shards=1).close()
+    first = lab.net.ends["registry"]
+    folder, transport = lab.net.folder / "registry", lab.net.transport("registry")
+    with pytest.raises(StoreLockedError):
+        Registry(folder, lab.net.cluster, transport, lab.net.secret)
+    first.close()
+    text = (folder / "registry.json").read_text()
+    (folder / "registry.json").write_text("no JSON")
+    with pytest.raises(FormatError):
+        Registry(folder, lab.net.cluster, transport, lab.net.secret)
+    (folder / "registry.json").write_text(text)
+    second = Registry(folder, lab.net.cluster, transport, lab.net.secret)
+
+    # What is not kept yet is told to nobody: a process that ends then has changed nothing.
+    told = []
+    save = second._save
+
+    def saving(*args, **options):
+        told.append(second._give_epoch({"version": 0}, [])["epoch"]["version"])
+        save(*args, **options)
+
+    monkeypatch.setattr(second, "_save", saving)
+    before = second.epoch.version
+    second._change(second.epoch)
+    assert told == [before]
+    assert second.epoch.version == before + 1
+    second.close()
 
 
 def test_epochs_know_which_of_them_came_first():

@@ -21,7 +21,12 @@ __all__ = ["COMMANDS"]
     lethevec cluster secret --folder cluster-data
     """,
 )
-@click.argument("action", type=click.Choice(["status", "rebalance", "declare-lost", "receipts", "verify", "secret"]))
+@click.argument(
+    "action",
+    type=click.Choice(
+        ["status", "rebalance", "declare-lost", "receipts", "verify", "restore-registry", "secret"],
+    ),
+)
 @click.argument("member", required=False)
 @click.option("--address", help="Where Ray is (auto: the one on this machine).")
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), required=True, help="On every node's disk.")
@@ -30,7 +35,8 @@ __all__ = ["COMMANDS"]
 @click.option("--shards", type=click.IntRange(1), help="rebalance: so many shards.")
 @click.option("--replicas", type=click.IntRange(1), help="rebalance: so many members of each shard.")
 @click.option("--takeover", is_flag=True, help="Do not wait for a driver that holds the term to write.")
-@click.option("--yes", is_flag=True, help="declare-lost: do not ask.")
+@click.option("--without", multiple=True, metavar="MEMBER", help="restore-registry: a member that is given up.")
+@click.option("--yes", is_flag=True, help="declare-lost, restore-registry: do not ask.")
 @json_option
 def cluster(
     action: str,
@@ -42,6 +48,7 @@ def cluster(
     shards: int | None,
     replicas: int | None,
     takeover: bool,
+    without: tuple[str, ...],
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -50,7 +57,8 @@ def cluster(
     `status` shows its members and what waits for them. `rebalance` moves buckets until each shard has its share, also
     when there are to be more or fewer shards or replicas. `declare-lost MEMBER` says that a member never comes back:
     erasures no longer wait for it, and their receipts say "declared" of it. `receipts` prints the combined receipts,
-    one in a line. `verify` checks the whole chain of them: signatures, and that each names the one before. `secret`
+    one in a line. `verify` checks the whole chain of them: signatures, and that each names the one before.
+    `restore-registry` lets a registry go on from an older copy of its folder, with what the members know. `secret`
     makes the secret that every node needs a copy of.
     """
     from lethevec import cluster as clusters
@@ -69,6 +77,14 @@ def cluster(
         )
     if action == "declare-lost" and not yes:
         click.confirm(f"Is the disk of {member} destroyed, or will it be? Receipts will say so", abort=True)
+    if action == "restore-registry":
+        if not yes:
+            click.confirm(
+                "Is there no newer copy of the registry's folder? Receipts since this one are lost", abort=True
+            )
+        states = clusters.restore_registry(address, folder=folder, name=name, secret=secret, without=without)
+        print_json(states) if as_json else print_fields(states.items())
+        return
     reads = action in ("status", "receipts", "verify")
     with clusters.connect(address, folder=folder, name=name, secret=secret, read_only=reads, takeover=takeover) as db:
         if action == "status":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .._shown import shown
@@ -10,10 +11,12 @@ from ..errors import ParameterError, UnavailableError, UnknownIdError
 from .calling import Caller, Transport, UnreachableError
 from .database import ClusterDatabase
 from .driver import Driver, Launcher
+from .epoch import Epoch
 from .registry import REGISTRY
+from .restoring import ask_what_is_known
 from .sealing import Secret
 
-__all__ = ["open_cluster"]
+__all__ = ["open_cluster", "restore_registry"]
 
 _MOST = 512
 
@@ -52,6 +55,35 @@ def open_cluster(
     except BaseException:
         driver.close()
         raise
+
+
+def restore_registry(
+    launcher: Launcher, transport: Transport, cluster: str, secret: Secret, without: Sequence[str], timeout: float
+) -> Epoch:
+    """Let a registry go on whose folder was put back from an older copy; the epoch from then on."""
+    caller = Caller(transport, cluster, secret, timeout=timeout)
+    try:
+        launcher.start_registry()
+        status = _status(caller, timeout)
+        if not status["made"]:
+            raise UnknownIdError(f"cluster {cluster!r}: expected one that is there, got none")
+        deadline = time.monotonic() + timeout
+        epochs = [Epoch.from_dict(status["epoch"])]
+        while True:
+            for entry in {entry.name: entry for one in epochs for entry in one.in_state("live")}.values():
+                launcher.start_member(entry)
+            try:
+                head = {"without": list(without)}
+                answer = caller.call(REGISTRY, "restore", head, timeout=timeout + 60.0).head
+                return Epoch.from_dict(answer["epoch"])
+            except (UnavailableError, ParameterError):  # members may be starting, or may be known to others alone
+                if time.monotonic() >= deadline:
+                    raise
+            names = {name for one in epochs for name in one.members}
+            epochs += [one.epoch for one in ask_what_is_known(caller, names, 0).values()]
+            time.sleep(0.2)
+    finally:
+        caller.close()
 
 
 def _make(

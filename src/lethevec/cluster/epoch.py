@@ -36,6 +36,7 @@ class MemberEntry:
     shard: int
     disk: str  # the resource that pins it to where its files are
     state: str = "joining"
+    since: int = 0  # when it was last admitted, so many erasures had been begun: what they were of, it does not hold
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class Epoch:
             return False
         if not life:  # before lives were noted
             return True
-        for (name, _), following in zip(self.lives, [*self.lives[1:], None], strict=True):
+        for (name, first), following in zip(self.lives, [*self.lives[1:], None], strict=True):
             if name == life:
-                return following is None or version < following[1]
+                return version >= first and (following is None or version < following[1])
         return len(self.lives) == _MOST_LIVES and version < self.lives[0][1]
 
     def shards(self) -> list[int]:
@@ -114,6 +115,11 @@ class Epoch:
     def with_member(self, name: str, state: str) -> Epoch:
         """The same with one member in another state."""
         return replace(self, members={**self.members, name: replace(self.members[name], state=state)})
+
+    def admitted(self, name: str) -> Epoch:
+        """The same with a live member, which was made equal to others."""
+        member = replace(self.members[name], state="live", since=self.erasures)
+        return replace(self, members={**self.members, name: member})
 
     def to_dict(self) -> dict[str, Any]:
         """As it travels and is kept."""

@@ -43,6 +43,11 @@ class Ledger:
                 return int(path.stem)
         return 0
 
+    def begun(self, after: int) -> dict[int, bool]:
+        """The erasures with higher numbers that were begun, and whether each is done."""
+        numbers = sorted(int(path.stem) for path in self._folder.glob("*.json"))
+        return {n: read_json(self._path(n))["receipts"] is not None for n in numbers if n > after}
+
     def run(self, number: int, erase: Callable[[], list[Receipt]]) -> list[dict[str, Any]]:
         """The receipts of an erasure: those that are there, or those of carrying it out now.
 

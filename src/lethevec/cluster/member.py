@@ -122,6 +122,7 @@ class Member:
         free: dict[str, Operation] = {
             "epoch": self._take_epoch,
             "state": self._state,
+            "known": self._known,
             "run": self._run_pending,
             "hashes": self._hashes,
             "fetch": self._fetch,
@@ -448,6 +449,11 @@ class Member:
             "foreign": sorted(self._foreign),
             "waiting": self._db.pending_erasures(),
         }
+
+    def _known(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        """What a registry has to know that was put back from an older copy: the epoch, and the erasures since."""
+        begun = self._ledger.begun(int(head["after"]))
+        return {"epoch": None if self._epoch is None else self._epoch.to_dict(), "begun": list(begun.items())}
 
     def _slow(self, head: dict[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
         """For drills: answer every question so many seconds later."""

@@ -19,7 +19,8 @@ term, and members refuse what comes with an older one.
 
 **An older copy.** A folder that was put back as it was before knows nothing of the erasures since, and would give their
 numbers again. Members know better: they take up no epoch that does not follow theirs. As soon as one calls whose epoch
-this registry's does not follow, nothing is changed any more.
+this registry's does not follow, nothing is changed any more. Where there is no newer copy of the folder, an operator
+lets the registry go on from what the members know (see `restoring`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 
 from .._forgetting.keys import KeyRing, verify_signature
 from .._forgetting.receipts import GENESIS_PREVIOUS, Receipt, now
+from .._store.lock import WriterLock
 from ..errors import (
     FormatError,
     LethevecError,
@@ -49,6 +51,7 @@ from .epoch import CollectionEntry, Epoch, MemberEntry
 from .keeping import read_json, write_json
 from .messages import Array
 from .receipts import DECLARED, ENTRIES, ERASED, ClusterEntry, ClusterReceipt
+from .restoring import ask_what_is_known, newest_of
 from .sealing import Secret
 
 __all__ = ["REGISTRY", "Registry"]
@@ -72,7 +75,10 @@ class Registry:
         term: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the folder or make it. `lease` and `term` are how many seconds members and writers have."""
+        """Open the folder or make it. `lease` and `term` are how many seconds members and writers have.
+
+        `StoreLockedError` while another process has it: one that is about to end with its node may still be called.
+        """
         self._folder = folder
         self._path = folder / "registry.json"
         for name in ("erasures", "entries"):
@@ -92,7 +98,12 @@ class Registry:
         self._renewals = 0  # how often terms were renewed
         self._life = secrets.token_hex(8)
         self._newer: tuple[str, int] | None = None  # a member that knows what came after, and the version that it knows
-        self._load()
+        self._lock = WriterLock(folder / "lock")
+        try:
+            self._load()
+        except BaseException:
+            self._lock.release()
+            raise
         self.endpoint = Endpoint(
             REGISTRY,
             cluster,
@@ -122,12 +133,14 @@ class Registry:
                 "mark": self._mark,
                 "rights": self._rights,
                 "right": self._change_right,
+                "restore": self._restore,
             },
         )
 
     def close(self) -> None:
-        """Stop calling members; all that matters is in its folder."""
+        """Let another process have the folder; all that matters is in it."""
         self._caller.close()
+        self._lock.release()
 
     # --- What is kept ------------------------------------------------------------------------------------------------
 
@@ -167,12 +180,12 @@ class Registry:
         if self._newest is not None:
             self._keep_entry(ClusterEntry(self._newest))
 
-    def _save(self, *, erase_old: bool = False) -> None:
+    def _save(self, epoch: Epoch | None = None, *, erase_old: bool = False) -> None:
         write_json(
             self._path,
             {
                 "format": FORMAT,
-                "epoch": self.epoch.to_dict(),
+                "epoch": (self.epoch if epoch is None else epoch).to_dict(),
                 "bucket_key": self._bucket_key,
                 "keys": self._keys_of,
                 "marks": self._marks,
@@ -192,14 +205,10 @@ class Registry:
     def _change(self, epoch: Epoch, *, erase_old: bool = False) -> None:
         """Put the next version into force: kept first, then told to the members."""
         self._expect_newest()
-        before = self._epoch
+        made = epoch.made_by(self._life)
         with self._leasing:  # a lease that is given from here on is given under the new epoch
-            self._epoch = epoch.made_by(self._life)
-            try:
-                self._save(erase_old=erase_old)
-            except LethevecError:
-                self._epoch = before
-                raise
+            self._save(made, erase_old=erase_old)  # before anybody can be told of it
+            self._epoch = made
         self._publish()
 
     def _expect_newest(self) -> None:
@@ -208,8 +217,8 @@ class Registry:
             name, version = self._newer
             raise UnavailableError(
                 f"registry: expected the folder as it was last, got an older copy of it: {name} knows version "
-                f"{version} of the epoch, which this one does not follow; put the newest copy back (if it is the "
-                f"newest, then {name} has followed an older one: take its folder away, and start the registry again)"
+                f"{version} of the epoch, which this one does not follow; put the newest copy back, or go on from what "
+                "the members know with `lethevec cluster restore-registry`"
             )
 
     def _is_followed(self, head: Mapping[str, Any]) -> bool:
@@ -255,8 +264,9 @@ class Registry:
             members = place_members(range(shards), replicas, disks, {})
             buckets = tuple(assign([], range(shards)))
             begin = Epoch(secrets.token_hex(16), 0, 0, buckets, {member.name: member for member in members})
-            self._epoch = begin.made_by(self._life)
-            self._save()
+            made = begin.made_by(self._life)
+            self._save(made)
+            self._epoch = made
             return {"epoch": self.epoch.to_dict(), "made": True}
 
     def _join(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
@@ -327,6 +337,7 @@ class Registry:
             "renewals": self._renewals,
             "erasures": len(self._erasures),
             "marks": self._marks,
+            "newer": self._newer,
         }
 
     # --- Members -----------------------------------------------------------------------------------------------------
@@ -424,7 +435,7 @@ class Registry:
             for name, incarnation in head["members"].items():
                 with self._leasing:
                     self._incarnations[name] = str(incarnation)
-                epoch = epoch.with_member(name, "live")
+                epoch = epoch.admitted(name)
             self._change(epoch)
             return {"epoch": self.epoch.to_dict()}
 
@@ -589,7 +600,7 @@ class Registry:
                     if self.epoch.erasures < known["number"]:
                         self._change(_begun(self.epoch, known))
                     return {"number": known["number"], "epoch": self.epoch.to_dict()}
-            number = max(self._erasures, default=0) + 1
+            number = max([*self._erasures, self.epoch.erasures]) + 1
             members = {
                 member.name: {"state": _WAITING, "shard": member.shard, "receipts": [], "at": ""}
                 for member in self.epoch.in_state("live", "away", "joining")
@@ -744,6 +755,39 @@ class Registry:
                 if receipt is not None:
                     signed.append(receipt.fields)
             return {"epoch": self.epoch.to_dict(), "receipts": signed}
+
+    # --- From an older copy ------------------------------------------------------------------------------------------
+
+    def _restore(self, head: Mapping[str, Any], arrays: Sequence[Array]) -> dict[str, Any]:
+        """Go on from what the members know. What nobody knows any more: the combined receipts since the copy, and the
+        reasons of legal holds. Loads that were cut off begin from their start."""
+        with self._changing:
+            if self._newer is None:
+                raise ParameterError("registry: expected an older copy, which a member has told of, got none")
+            before = max(self._erasures, default=0)
+            names = sorted(self.epoch.members)
+            told = ask_what_is_known(self._caller, names, before)
+            more = sorted({n for one in told.values() for n in one.epoch.members} - set(names))
+            told.update(ask_what_is_known(self._caller, more, before))
+            epoch = newest_of(told, set(map(str, head["without"])), before)
+            begun = self._epoch, self._newer, self._life, self._holds, self._marks
+            reasons = {one["subject"]: one for one in self._holds}
+            self._newer, self._life, self._marks = None, secrets.token_hex(8), {}
+            self._holds = [
+                reasons.get(tag) or {"hold": secrets.token_hex(16), "subject": tag, "reason": "", "since": now()}
+                for tag in sorted(epoch.held)
+            ]
+            self._writer = (epoch.term, 0.0)
+            with self._leasing:
+                self._incarnations.clear()  # everybody announces itself again
+            try:
+                self._change(epoch)
+            except LethevecError:
+                self._epoch, self._newer, self._life, self._holds, self._marks = begun
+                raise
+            with self._leasing:  # who called in between was judged by the old epoch
+                self._newer = None
+            return {"epoch": self.epoch.to_dict()}
 
 
 def _begun(epoch: Epoch, erasure: Mapping[str, Any]) -> Epoch:
