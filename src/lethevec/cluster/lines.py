@@ -35,13 +35,14 @@ __all__ = ["LONGEST", "Call", "Lined", "Lines", "Listener", "introduced"]
 LONGEST = 1 << 20  # bytes of a question; longer ones go through the engine, which carries them while the caller goes on
 
 _LENGTH = struct.Struct("<Q")
+_SECONDS = struct.Struct("@ll")  # and microseconds, as the system's limits are given
 _NAME = 16  # bytes that a sealed message begins with: its session
 _READ = 1 << 16
 _LONGEST_ANSWER = 1 << 32
 _MOST = 256  # connections to one end
 _UNUSED = 60.0  # seconds after which a caller takes a new connection; the other end waits longer
-_SILENT = 300.0
-_SLOW = 30.0  # seconds in which some of a message has to pass
+_SILENT = 300
+_SLOW = 30  # seconds in which some of an answer has to pass
 _CONNECTING = 0.3
 _STALLED = 2.0  # seconds that a question may wait for room on its way
 _SHUNNED = 600.0  # seconds in which an address that did not answer is left alone
@@ -94,13 +95,13 @@ class Listener:
     def _serve(self, connection: socket.socket) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(_SILENT)
+            # The system's own limits: Python's ask it twice for each message.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SECONDS.pack(_SILENT, 0))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SECONDS.pack(_SLOW, 0))
             connection.sendall(_GREETING)
             while (content := self._read(connection)) is not None:
                 answer = self._endpoint.call(content) if content else _NO_SESSION
-                connection.settimeout(_SLOW)
                 connection.sendall(_LENGTH.pack(len(answer)) + answer)
-                connection.settimeout(_SILENT)
         except OSError:  # it ended, or took too long
             pass
         finally:
@@ -113,7 +114,6 @@ class Listener:
         content = connection.recv(_READ)
         if not content:
             return None
-        connection.settimeout(_SLOW)
         while len(content) < _LENGTH.size + _NAME:
             more = connection.recv(_READ)
             if not more:
