@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from lethevec.cli.app import cli
 from lethevec.cluster import ClusterReceipt, verify
 from lethevec.errors import ErasureIncompleteError
+from tests.ray.engine import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,6 +49,35 @@ def test_the_commands(place):
     refused = CliRunner().invoke(cli, ["cluster", "declare-lost", *where])
     assert refused.exit_code == 1
     assert "name of a member" in refused.output
+
+
+def test_a_registry_goes_on_from_a_copy_of_its_folder(place):
+    db = place.connect(shards=1, replicas=2)
+    people = db.collection("people", dim=2, metric="l2")
+    people.add([[0, 1], [0, 2], [0, 3]], ["a", "b", "c"], subjects=["ann", "bob", "cat"])
+    (registry,) = (place.folder / "cluster" / place.name).glob("*/registry")
+    shutil.copytree(registry, place.folder / "copy")
+    assert db.forget(subject="ann").number == 1
+    db.close()
+    place.kill("registry", restart=False)
+    until(lambda: not _is_there(place, "registry"))
+    shutil.rmtree(registry)
+    shutil.copytree(place.folder / "copy", registry)
+    where = ["--folder", str(place.folder / "cluster"), "--name", place.name]
+    states = json.loads(run("cluster", "restore-registry", "--yes", *where, "--json"))
+    assert states == {"s0-1": "live", "s0-2": "live"}
+    db = place.connect(takeover=True)
+    receipt = db.forget(subject="bob")
+    assert (receipt.number, receipt.records, set(receipt.members.values())) == (2, 1, {"erased"})
+    assert db.collection("people").ids() == ["c"]
+
+
+def _is_there(place, name: str) -> bool:
+    try:
+        place.actor(name)
+    except ValueError:
+        return False
+    return True
 
 
 def test_the_server_over_a_cluster(place):
