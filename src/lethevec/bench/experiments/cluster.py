@@ -4,13 +4,15 @@
 
 Several Ray nodes on this machine, one member on each. Measured in turns, so that what else the machine does meets all
 of them: a single query and a batch at one store with all records; at one store with one shard's records; at as many
-stores with one shard's records each, in processes of their own and without Ray, all at the same time; at the cluster;
-and what Ray takes by itself, for calls to as many actors that do nothing. For each, the time that passed and the CPU
-time of all processes together. Then sealing alone, adding, a bulk load, moving buckets, and erasing.
+stores with one shard's records each, in processes of their own and without Ray, all at the same time; the same in
+processes that overwrite what they free, as members do; at the cluster; and what Ray takes by itself, for calls to as
+many actors that do nothing. For each, the time that passed and the CPU time of all processes together. Then sealing
+alone, adding, a bulk load, moving buckets, and erasing.
 
 The shards share the cores of this machine. So a batch at the cluster is compared with the same batch at the same stores
-at the same time on the same cores: what is between the two is sealing, Ray, and putting answers together. Ray runs its
-processes at niceness 15, which on a busy machine is most of what one would measure; here they run as everything else.
+at the same time on the same cores: what is between the two is overwriting, sealing, carrying, and putting answers
+together. Ray runs its processes at niceness 15, which on a busy machine is most of what one would measure; here they
+run as everything else.
 
 It needs the extra `ray`, and prints a table.
 """
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 
 import lethevec
+from lethevec.cluster.engine import ENVIRONMENT
 from lethevec.cluster.messages import pack, unpack
 from lethevec.cluster.sealing import Hello, Secret, welcome
 
@@ -78,12 +81,15 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
     one = lethevec.connect(folder / "one")
     whole = one.collection("words", dim=given.dim)
     whole.add(vectors, ids)
-    alone = [Alone(folder / str(n), vectors[n :: given.shards], ids[n :: given.shards]) for n in range(given.shards)]
+    parts = [(vectors[n :: given.shards], ids[n :: given.shards]) for n in range(given.shards)]
+    alone = [Alone(folder / str(n), *part, {}) for n, part in enumerate(parts)]
+    overwriting = [Alone(folder / f"overwriting-{n}", *part, ENVIRONMENT) for n, part in enumerate(parts)]
     echoes = Echoes(given.shards)
     search: dict[str, Callable[[Any], Any]] = {
         "the cluster": lambda asked: ours.search(asked, 10),
         f"{given.shards} calls of Ray that do nothing": lambda asked: echoes.ask(len(asked)),
         "the same stores without Ray, together": lambda asked: ask_alone(alone, asked),
+        "the same, overwriting what they free": lambda asked: ask_alone(overwriting, asked),
         "one store with one shard's records": lambda asked: ask_alone(alone[:1], asked),
         "one store with all records": lambda asked: whole.search(asked, 10),
     }
@@ -107,17 +113,14 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
             f"{name:38s} {low:22.3f} {high:6.3f} {most:7.3f} {single[name].cpu:7.3f} | {rate:18,.0f} "
             f"{batch[name].cpu:15.3f}"
         )
-    (together, alone_), empty = (
-        (name for name in search if "without Ray" in name or "one shard" in name),
-        next(name for name in search if "nothing" in name),
-    )
+    there, empty, together, as_members, alone_, _ = search
     medians = {name: float(np.median(single[name].times)) * 1e3 for name in search}
-    print(f"added to one shard's own search: {medians['the cluster'] - medians[alone_]:.3f} ms")
-    print(f"of which Ray's own, {given.shards} calls that do nothing: {medians[empty]:.3f} ms")
-    rates = {name: 1 / float(np.median(batch[name].times)) for name in search}
-    ratio = batch[together].cpu / batch["the cluster"].cpu
-    print(f"batches: {rates['the cluster'] / rates[together]:.2f} of the rate of the same stores without Ray")
-    print(f"by CPU time: {ratio:.2f}")
+    print(f"added to one shard's own search: {medians[there] - medians[alone_]:.3f} ms")
+    print(f"for comparison, {empty}: {medians[empty]:.3f} ms")
+    for name in (together, as_members):
+        ratio = np.median(batch[name].times) / np.median(batch[there].times)
+        by_cpu = batch[name].cpu / batch[there].cpu
+        print(f"batches beside {name}: {ratio:.2f} of the rate, {by_cpu:.2f} by CPU time")
     print(f"sealing and opening one query and its answer: {1e3 * sealing(queries[0]):.3f} ms")
     print(f"adding: {given.records / loaded:,.0f} records/s")
     print(
@@ -130,7 +133,7 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
     moving = timed(partial(db.rebalance, shards=given.shards - 1))
     moved = given.records / given.shards
     print(f"taking one of {given.shards} shards away: {moving:.1f} s, {moved / moving:,.0f} records/s")
-    for process in alone:
+    for process in [*alone, *overwriting]:
         process.close()
     db.close()
     one.close()
@@ -178,11 +181,15 @@ def cpu_of_all() -> float:
 class Alone:
     """A store with one shard's records in a process of its own, which Ray does not know."""
 
-    def __init__(self, folder: Path, vectors: Any, ids: list[int]) -> None:
+    def __init__(self, folder: Path, vectors: Any, ids: list[int], environment: dict[str, str]) -> None:
         spawn = get_context("spawn")
         self.pipe, theirs = spawn.Pipe()
         self._process = spawn.Process(target=serve_alone, args=(theirs, folder, vectors, ids), daemon=True)
+        before = dict(os.environ)
+        os.environ.update(environment)
         self._process.start()
+        for name in environment.keys() - before.keys():
+            del os.environ[name]
         self.pipe.recv()
 
     def close(self) -> None:
@@ -220,8 +227,6 @@ class Echoes:
     def __init__(self, count: int) -> None:
         import ray
 
-        from lethevec.cluster.engine import ENVIRONMENT
-
         self._actors = [
             ray.remote(Echo)
             .options(
@@ -236,12 +241,10 @@ class Echoes:
         ]
 
     def ask(self, queries: int) -> None:
-        """As a search asks all shards: with as many bytes, in as many messages."""
+        """With as many bytes as a search asks all shards with."""
         import ray
 
-        parts = -(-queries // 200)
-        each = queries // parts
-        ray.get([a.take.remote(bytes(200 + 400 * each), 200 + 120 * each) for _ in range(parts) for a in self._actors])
+        ray.get([actor.take.remote(bytes(200 + 400 * queries), 200 + 120 * queries) for actor in self._actors])
 
 
 def load_seconds(db: Any, folder: Path, vectors: Any) -> float:
