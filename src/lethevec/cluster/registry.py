@@ -90,7 +90,6 @@ class Registry:
         self._changing = threading.RLock()
         self._leasing = threading.Lock()  # short: leases go on while a change waits for a silent member
         self._caller = Caller(transport, cluster, secret, timeout=5.0)
-        self._started = clock()
         self._until: dict[str, float] = {}  # when a member's lease ends
         self._incarnations: dict[str, str] = {}  # which process of a member is admitted
         self._writer: tuple[int, float] = (0, 0.0)  # the term in force, and when it ends
@@ -99,6 +98,7 @@ class Registry:
         self._life = secrets.token_hex(8)
         self._newer: tuple[str, int] | None = None  # a member that knows what came after, and the version that it knows
         self._lock = WriterLock(folder / "lock")
+        self._started = clock()  # whoever gave a lease before has ended by now
         try:
             self._load()
         except BaseException:
