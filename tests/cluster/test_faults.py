@@ -362,6 +362,21 @@ def _answers(collection) -> bool:
         return False
 
 
+def test_a_member_that_misses_a_change_and_renews_its_lease_keeps_nobody_waiting(lab):
+    """It learns of the change with its lease: the lease that it had before is waited for, and not every later one."""
+    db = lab.connect(shards=1, replicas=2, timeout=6.0)
+    db.collection("people", dim=2).add([[1, 2]], ["a"])
+
+    def busy(head, arrays):
+        raise RefusalError("busy")
+
+    lab.net.ends["s0-1"].endpoint._operations["epoch"] = busy
+    for name in ("more", "still-more"):
+        db.collection(name, dim=2).add([[1, 2]], ["a"])
+    assert db.collection("more").forget(["a"]).records == 1
+    assert db.collection("people").ids() == ["a"]
+
+
 def test_one_process_has_the_registry_s_folder(lab, monkeypatch):
     """Ray may start it again while the process before is still there, and is still called."""
     lab.connect(shards=1).close()

@@ -248,10 +248,13 @@ class Registry:
         self._outwait(silent)
 
     def _outwait(self, names: Iterable[str]) -> None:
-        """Wait until the leases of these members are over. What was given before this process began is not known."""
-        for name in names:
-            while (left := self._until.get(name, self._started + self._lease) - self._clock()) > 0:
-                time.sleep(min(left, 0.05))
+        """Wait until the leases of these members are over. What was given before this process began is not known.
+
+        Those that they have now: who gets another one meanwhile gets the new epoch with it.
+        """
+        until = max((self._until.get(name, self._started + self._lease) for name in names), default=0.0)
+        while (left := until - self._clock()) > 0:
+            time.sleep(min(left, 0.05))
 
     # --- Drivers -----------------------------------------------------------------------------------------------------
 
