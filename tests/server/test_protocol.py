@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -219,6 +220,139 @@ def test_searches_that_only_wait_for_their_turn_are_not_taken_for_long_ones(serv
         warm.send(request(SEARCH, {"vector": [0, 0], "k": 1, "include": []}))
         assert warm.answer()[0] == 200
     assert where == [False] * 4
+
+
+@pytest.fixture
+def again(monkeypatch):
+    """How many requests were answered without parsing their head."""
+    from lethevec.server import protocol
+
+    count = [0]
+    whole = protocol._Protocol._answer_again
+
+    def counting(self, head, data):
+        answered = whole(self, head, data)
+        count[0] += answered
+        return answered
+
+    monkeypatch.setattr(protocol._Protocol, "_answer_again", counting)
+    return count
+
+
+def test_a_head_that_comes_again_is_not_parsed_again(server, warm, again):
+    for place in range(20):
+        asked = {"vector": [0, 10 ** (place % 7)], "k": 1, "include": []}  # bodies of different lengths
+        warm.send(request(SEARCH, asked))
+        assert warm.answer()[2]["ids"] == [[1 if place % 7 == 0 else 3]]
+    assert again == [20]
+    warm.send(request("/v1/collections/books/count", {}))
+    assert warm.answer()[2] == {"records": 5}
+    warm.send(request(SEARCH, {"vector": [0, 0], "k": 1}))  # parsed: the one before it was another one
+    assert warm.answer()[0] == 200
+    assert again == [20]
+    warm.send(request(SEARCH, {"vectors": [[0, 0]] * 9, "k": 1, "include": []}))  # has to wait for a thread
+    assert warm.answer()[2]["ids"] == [[1]] * 9
+    assert again == [20]
+
+
+def test_a_head_that_comes_again_needs_a_key_that_is_good(start, make_key, again, tmp_path):
+    admin, reader, eraser = make_key("admin"), make_key("reader"), make_key("eraser")
+    server = start()
+    fill(server, admin)
+    caller = Caller(server)
+
+    def ask(key):
+        caller.send(request(SEARCH, {"vector": [0, 0], "k": 1}, f"authorization: Bearer {key}"))
+        return caller.answer()[0]
+
+    assert [ask(reader) for _ in range(3)] == [200] * 3
+    assert again == [1]
+    changed = reader[:-1] + ("A" if reader[-1] != "A" else "B")
+    assert [ask(eraser), ask(reader), ask(changed), ask(reader)] == [403, 200, 401, 200]
+    assert ask(reader) == 200
+    assert again == [2]
+    server.post("/v1/keys/withdraw", {"key": reader[3:11]}, key=admin).raise_for_status()
+    assert ask(reader) == 401
+    assert again == [3]  # the head was known, and the key was looked at
+    caller.close()
+
+
+PLAIN = request(SEARCH, {"vector": [0, 0], "k": 1})
+SIZE = len(PLAIN.partition(b"\r\n\r\n")[2])
+MIDDLE = PLAIN.replace(b"host:", b"content-length: %d\r\nhost:" % SIZE, 1).replace(
+    b"\r\ncontent-length: %d\r\n\r\n" % SIZE, b"\r\n\r\n"
+)
+ODD = {
+    "the same": [PLAIN, PLAIN],
+    "a longer body": [request(SEARCH, {"vector": [0, 0.25], "k": 1})],
+    "a body of many digits": [request(SEARCH, {"vector": [0, 0.25], "k": 1, "where": {"year": {"$gt": 1}}})],
+    "an empty body": [request(SEARCH, b"")],
+    "two at a time": [PLAIN + PLAIN, PLAIN],
+    "a line end behind": [PLAIN + b"\r\n", PLAIN, PLAIN],
+    "a line end before": [b"\r\n" + PLAIN, PLAIN],
+    "a line end between": [b"\r\n", PLAIN, PLAIN],
+    "half of the next": [PLAIN + PLAIN[:30], PLAIN[30:], PLAIN],
+    "in two parts": [PLAIN[:30], PLAIN[30:], PLAIN],
+    "cut in the body": [PLAIN[:-5], PLAIN[-5:] + PLAIN[:-5], PLAIN[-5:]],
+    "told more than there is": [PLAIN.replace(b"length: %d" % SIZE, b"length: %d" % (SIZE + 9)), PLAIN],
+    "told less than there is": [PLAIN.replace(b"length: %d" % SIZE, b"length: %d" % (SIZE - 9)), PLAIN],
+    "a zero before": [PLAIN.replace(b"length: ", b"length: 0"), PLAIN],
+    "a sign before": [PLAIN.replace(b"length: ", b"length: +"), PLAIN],
+    "a space behind": [PLAIN.replace(b"length: %d" % SIZE, b"length: %d " % SIZE), PLAIN, PLAIN],
+    "a line that goes on": [PLAIN.replace(b"length: %d" % SIZE, b"length: %d\r\n 0" % SIZE), PLAIN],
+    "twice": [PLAIN.replace(b"host:", b"content-length: %d\r\nhost:" % SIZE), PLAIN],
+    "in another field": [PLAIN.replace(b"host:", b"x: content-length: 7\r\nhost:")] * 3,
+    "chunks too": [PLAIN.replace(b"host:", b"transfer-encoding: chunked\r\nhost:"), PLAIN],
+    "short line ends": [PLAIN.replace(b"\r\n", b"\n"), PLAIN],
+    "another end of the head": [
+        PLAIN.replace(b"%d\r\n\r\n" % SIZE, b"%d\n\n\r\n\r\n" % (SIZE + 4)),
+        PLAIN.replace(b"%d\r\n\r\n" % SIZE, b"%d\n\n\r\n\r\n" % (SIZE + 4)),
+    ],
+    "a line end in the body": [request(SEARCH, b"\r\n" + PLAIN[-SIZE:]), request(SEARCH, b"\r\n\r\n" + PLAIN[-SIZE:])],
+    "closes": [PLAIN.replace(b"host:", b"connection: close\r\nhost:"), PLAIN],
+    "expects": [PLAIN.replace(b"host:", b"expect: 100-continue\r\nhost:"), PLAIN, PLAIN],
+    "another field behind the length": [MIDDLE, MIDDLE, MIDDLE.replace(b"application/json", b"text/plain;chars")],
+    "another field before the length": [PLAIN.replace(b"application/json", b"text/plain;chars"), PLAIN],
+    "another method": [PLAIN.replace(b"POST", b"GET"), PLAIN],
+    "another version": [PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0"), PLAIN],
+    "an upgrade": [PLAIN.replace(b"host:", b"connection: upgrade\r\nupgrade: h2c\r\nhost:"), PLAIN],
+    "no request": [b"\0\1\2\3 nothing\r\n\r\n", PLAIN],
+}
+
+
+def test_whatever_follows_a_head_that_is_known_is_read_as_on_any_connection(start, again, monkeypatch):
+    """All of what the server says, to its end: it closes by itself what is idle or not whole."""
+    from lethevec.server import protocol
+
+    server = start(timeout=4.0)
+    fill(server)
+    server.core.guard.keep_alive = 4.0
+    server.post(SEARCH, {"vector": [0, 0], "k": 1}).raise_for_status()  # from now on the URL is known
+
+    def said():
+        callers = {name: Caller(server) for name in ODD}
+        texts = {}
+        for place in range(2 + max(map(len, ODD.values()))):
+            for name, caller in callers.items():
+                parts = [PLAIN, PLAIN, *ODD[name]]
+                with suppress(OSError):  # the server has hung up
+                    caller.send(parts[place] if place < len(parts) else b"")
+            time.sleep(0.1)  # so that it is read in these parts
+        for name, caller in callers.items():
+            with suppress(ConnectionError):
+                while caller._more():
+                    pass
+            texts[name] = re.sub(rb"date: [^\r]*\r\n", b"", caller._got)
+            caller.close()
+        return texts
+
+    known = said()
+    assert again[0] >= len(ODD)  # the second request of every connection
+    monkeypatch.setattr(protocol, "_head_of", lambda *given: None)
+    before = again[0]
+    assert said() == known
+    assert again[0] == before
+    assert all(text.count(b"HTTP/1.1 200") >= 2 for text in known.values())
 
 
 def test_a_caller_that_closes_or_speaks_an_older_language(server, warm):

@@ -313,9 +313,7 @@ class Endpoint:
             core.telemetry.request(call.headers, operation.path, operation.method, status, seconds, collection)
         core.logs.request(operation.path, operation.method, status, seconds, call.key.id, call.collection)
 
-    def at_once(
-        self, params: dict[str, str], headers: list[tuple[bytes, bytes]], query: bytes, body: bytes, lines: bytes
-    ) -> bytes | None:
+    def at_once(self, scope: dict[str, Any], body: bytes, lines: bytes) -> bytes | None:
         """The whole answer as bytes, made without waiting, with `lines` in its head; None if that must wait.
 
         A search of one vector takes less time than what surrounds it: a task, messages to and fro, a second write.
@@ -325,7 +323,6 @@ class Endpoint:
         if operation.at_once is None or not operation.audited or core.requests.full:
             return None
         begin = time.perf_counter()
-        scope = {"path_params": params, "headers": headers, "query_string": query}
         call = Call(core, operation, scope, _nothing_more)
         try:
             self._let_in(call)
