@@ -2,7 +2,8 @@
 
 Both servers hold the same vectors and answer the same queries, one after the other on each connection; recall is
 counted against the exact answer. The CPU of a request is that of the server's process (from /proc), and what it needs
-beyond the search is the difference to the same searches in this process. The caller takes CPU too, on the same machine.
+beyond the search is the difference to the same searches in this process, after each turn anew and on the same core: a
+core that others use too is slower now than then. The caller takes CPU too, on the same machine.
 `--chroma` is the command of an environment where Chroma is installed; without it, ours is measured alone.
 
 Where `wrk` is installed, it asks: it takes far less CPU than a caller in Python, so the servers are measured and not
@@ -45,6 +46,7 @@ ROUNDS = 3
 K = 10
 QUERIES = 200
 PART = 2000
+ALONE = 0.5  # seconds of CPU for the searches without a server
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -131,23 +133,23 @@ def measure(run: Run) -> list[Line]:
             for server in servers:
                 server.move_to(run.options.cores[0])
             os.sched_setaffinity(0, {run.options.cores[1]})
-        lines = [_line(run, kind, truth, count) for count in run.options.connections for kind in kinds]
-        servers[0].stop()
-        if run.options.cores:
-            os.sched_setaffinity(0, {run.options.cores[0]})
-        alone = _search_alone(folder / "ours", queries)
+        with lethevec.connect(folder / "alone") as db:
+            docs = db.collection("docs", dim=dim, metric="cosine")
+            docs.add(records, ids=[str(id) for id in range(n)])
+            alone = _Alone(docs, queries, run.options.cores)
+            lines = [_line(run, kind, truth, count, alone) for count in run.options.connections for kind in kinds]
     finally:
         for server in servers:
             if server.process.poll() is None:
                 server.stop()
         shutil.rmtree(folder)
-    for line in lines:
-        line["cpu_beyond_search_us"] = round(line["cpu_us"] - alone, 1) if line["kind"].startswith("ours") else None
-    head = ["asked", "connections", "requests/s", "p50 ms", "p99 ms", "recall@10", "server CPU us", "beyond search us"]
-    names = ["kind", "connections", "per_second", "p50_ms", "p99_ms", "recall", "cpu_us", "cpu_beyond_search_us"]
+    head = ["asked", "connections", "requests/s", "p50 ms", "p99 ms", "recall@10", "server CPU us", "search alone us"]
+    head.append("beyond search us")
+    names = ["kind", "connections", "per_second", "p50_ms", "p99_ms", "recall", "cpu_us", "search_us"]
+    names.append("cpu_beyond_search_us")
     rows = [["" if line[name] is None else line[name] for name in names] for line in lines]
-    run.table(f"Servers, {n:,} x {dim}; a search alone takes {alone:.0f} us of CPU", head, rows)
-    return [*lines, {"what": "search alone", "cpu_us": alone}]
+    run.table(f"Servers, {n:,} x {dim}", head, rows)
+    return lines
 
 
 def _ours(run: Run, servers: list[Server], folder: Path, records: F32, queries: F32) -> list[Kind]:
@@ -219,7 +221,7 @@ def _chroma(run: Run, servers: list[Server], folder: Path, records: F32, queries
     return Kind("chroma run, JSON", server, requests, lambda content: list(content["ids"][0]))
 
 
-def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int) -> Line:
+def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int, alone: _Alone) -> Line:
     """The best-placed of several turns is not taken: medians over turns."""
     found: dict[int, bytes] = {}
     turns = []
@@ -232,8 +234,11 @@ def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int) 
             latencies = _ask(kind, connections, run.options.requests, {})
             count, rate = len(latencies), len(latencies) / (time.perf_counter() - begin)
             p50, p99 = (np.percentile(latencies, [50, 99]) * 1e3).tolist()
-        turns.append((rate, p50, p99, (kind.server.cpu() - before) / count * 1e6))
-    rate, p50, p99, cpu = np.median(np.array(turns), axis=0).tolist()
+        cpu = (kind.server.cpu() - before) / count * 1e6
+        search = alone.measure()
+        turns.append((rate, p50, p99, cpu, search, cpu - search))
+    rate, p50, p99, cpu, search, beyond = np.median(np.array(turns), axis=0).tolist()
+    ours = kind.name.startswith("ours")
     hits = [len(set(kind.ids(json.loads(body))) & set(map(str, truth[place]))) for place, body in found.items()]
     return {
         "what": "server",
@@ -243,6 +248,8 @@ def _line(run: Run, kind: Kind, truth: npt.NDArray[np.int64], connections: int) 
         "p50_ms": round(p50, 2),
         "p99_ms": round(p99, 2),
         "cpu_us": round(cpu, 1),
+        "search_us": round(search, 1) if ours else None,
+        "cpu_beyond_search_us": round(beyond, 1) if ours else None,
         "recall": round(sum(hits) / (K * len(hits)), 4),
     }
 
@@ -300,7 +307,20 @@ def _ask_with_wrk(wrk: str, kind: Kind, connections: int, seconds: float) -> tup
         script.write("\n".join(lines))
         script.flush()
         duration = f"{max(1, round(seconds))}s"
-        command = [wrk, "-t", "1", "-c", str(connections), "-d", duration, "--latency", "-s", script.name]
+        command = [
+            wrk,
+            "-t",
+            "1",
+            "-c",
+            str(connections),
+            "-d",
+            duration,
+            "--timeout",
+            "60s",
+            "--latency",
+            "-s",
+            script.name,
+        ]
         said = subprocess.run(
             [*command, f"http://127.0.0.1:{kind.server.port}"], capture_output=True, text=True, check=True
         ).stdout
@@ -334,17 +354,27 @@ def _body(got: bytearray) -> bytes | None:
     return body if len(body) >= int(match[1]) else None
 
 
-def _search_alone(folder: Path, queries: F32) -> float:
-    """Microseconds of CPU of the same search in this process."""
-    with lethevec.connect(folder, read_only=True) as db:
-        docs = db.collection("docs")
-        turns = []
-        for _ in range(ROUNDS + 1):
-            begin = time.process_time()
-            for query in queries:
-                docs.search(query[None], K)
-            turns.append((time.process_time() - begin) / len(queries) * 1e6)
-    return float(np.median(turns[1:]))
+class _Alone:
+    """The same searches in this process."""
+
+    def __init__(self, docs: Any, queries: F32, cores: list[int] | None) -> None:
+        self._docs = docs
+        self._queries = queries
+        self._cores = cores
+
+    def measure(self) -> float:
+        """Microseconds of CPU of one search, on the server's core."""
+        if self._cores:
+            os.sched_setaffinity(0, {self._cores[0]})
+        begin, count = time.process_time(), 0
+        while time.process_time() - begin < ALONE:
+            for query in self._queries:
+                self._docs.search(query[None], K)
+            count += len(self._queries)
+        taken = time.process_time() - begin
+        if self._cores:
+            os.sched_setaffinity(0, {self._cores[1]})
+        return taken / count * 1e6
 
 
 def _free_port() -> int:
