@@ -42,7 +42,7 @@ except ImportError:  # the tests themselves say that it is missing
     if REQUIRED:
         raise
 else:
-    expect.set_options(timeout=15_000)
+    expect.set_options(timeout=30_000)  # a busy machine is slow
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -253,8 +253,12 @@ class Visitor:
         self.page.get_by_label("Person", exact=True).fill(name)
         self.click("Look up")
 
-    def sees(self, text: str | re.Pattern[str], wait: float = 15) -> None:
+    def sees(self, text: str | re.Pattern[str], wait: float = 30) -> None:
         expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=wait * 1000)
+
+    def sees_what_is_held(self) -> None:
+        """The answer about a person: the screen itself has words like these from the beginning."""
+        expect(self.page.get_by_role("heading", name="What is held", exact=True)).to_be_visible()
 
     def poll(self, condition: Callable[[], bool], wait: float = 30) -> None:
         """Until the test itself has seen something, while the page goes on."""

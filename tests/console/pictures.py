@@ -118,7 +118,7 @@ def main(folder: Path) -> None:
         assert path is not None, "it needs chromium"
         browser = running.chromium.launch(executable_path=path, args=FLAGS)
         for scheme in ("light", "dark"):
-            server = Served(Path(place) / scheme / "people", timeout=3)
+            server = Served(Path(place) / scheme / "people", process=True, timeout=3)
             server.folder.parent.mkdir()
             console_demo.fill(server.folder)
             server.admin = server.key("admin", name="data protection")

@@ -226,7 +226,7 @@ def test_a_server_that_stops_and_returns_is_waited_for(serve, visit):
     visitor.sees("The server does not answer")
     expect(visitor.page.get_by_label("Person", exact=True)).to_have_value(ANN)
     server.start()
-    visitor.sees("What is held")  # by itself, in the same session
+    visitor.sees_what_is_held()  # by itself, in the same session
     expect(visitor.page.get_by_text("The server does not answer")).to_have_count(0)
     visitor.erase(ANN)
     visitor.sees("35 records are erased")
@@ -372,7 +372,10 @@ def test_nothing_of_an_erased_person_is_left_in_files_or_logs(serve, visit, tmp_
         searched = 0
         for path in tmp_path.rglob("*"):
             if path.is_file():
-                content = path.read_bytes()
+                try:
+                    content = path.read_bytes()
+                except FileNotFoundError:  # a log that the server has just let go of
+                    continue
                 searched += 1
                 assert not any(needle in content for needle in needles), path
         assert searched > 10

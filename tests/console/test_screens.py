@@ -61,7 +61,7 @@ def test_every_screen_is_accessible(serve, visit, scheme):
     visitor.page.keyboard.press("Escape")
     settle(visitor, "person")
     visitor.look_up(ANN)
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     problems["held"] = accessible(visitor.page)
     visitor.click(re.compile("^Erase…"))
     visitor.sees("It cannot be undone")
@@ -214,7 +214,7 @@ def test_a_person_is_erased_with_the_keyboard_alone(serve, visit):
     tab_to("Person")
     type_text(ANN)
     press("Enter")
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     tab_to("Erase…")
     press("Enter")
     visitor.sees("It cannot be undone")
@@ -391,6 +391,20 @@ def test_plots_move_and_go_on_when_the_server_was_away(serve, visit):
     visitor.sees("ready")
 
 
+def test_the_page_does_not_count_its_own_looking(serve, visit):
+    """What is being worked on is what others ask for; and the highest value stands where the line does not go."""
+    server = serve()
+    server.call(server.admin, "/v1/collections/photos", method="DELETE")
+    visitor = visit(server).come(server.admin, "health")
+    working = visitor.page.locator("figure", has_text="Being worked on").locator(".line-now")
+    held = visitor.page.locator("figure", has_text="Records held")
+    expect(held.locator(".line-now")).to_have_text("120")
+    expect(working).to_have_text("0")
+    expect(visitor.page.get_by_text("1 collection", exact=True)).to_be_visible()
+    label, line = (held.locator(one).bounding_box() for one in (".line-top", "path.line"))
+    assert label["y"] + label["height"] <= line["y"] + 1
+
+
 def test_no_screen_loads_all_of_anything(serve, visit):
     """However much there is, what an answer holds has a bound."""
     server = serve()
@@ -440,4 +454,4 @@ def test_errors_say_what_to_do(serve, visit):
         visitor.sees(shown)
         visitor.page.unroute("**/v1/held")
         visitor.click("Try again")
-        visitor.sees("What is held")
+        visitor.sees_what_is_held()

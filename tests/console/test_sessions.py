@@ -50,7 +50,7 @@ def test_signing_out_clears_the_page_before_the_server_is_asked(serve, visit):
     server = serve()
     visitor = visit(server).come(server.admin, "person")
     visitor.look_up("ann@example.org")
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     held = []
     visitor.page.route("**/v1/session", lambda route: held.append(route))  # an answer that does not come
     visitor.click("Sign out")
@@ -79,16 +79,16 @@ def test_signing_out_while_the_server_is_away_is_made_up_for(serve, visit):
 
 
 def test_a_session_warns_and_ends_by_itself(serve, visit):
-    server = serve(session_idle=12)
+    server = serve(session_idle=24)  # it asks eight seconds before the end
     visitor = visit(server).come(server.admin, "person")
     visitor.look_up("ann@example.org")
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     expect(visitor.page.get_by_role("dialog", name="Are you still there?")).to_be_visible()
     visitor.click("Stay signed in")
     expect(visitor.page.get_by_role("dialog")).to_have_count(0)
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     # The page ends the session; on a machine that stalls the server may do so first.
-    visitor.sees(re.compile("Nothing was done for 12 seconds, so you were signed out.|Your session has ended"), wait=60)
+    visitor.sees(re.compile("Nothing was done for 24 seconds, so you were signed out.|Your session has ended"), wait=60)
     assert "ann@example.org" not in visitor.page.content()
     if visitor.page.get_by_text("Nothing was done").count():
         assert visitor.context.cookies() == []
@@ -99,7 +99,7 @@ def test_a_session_warns_and_ends_by_itself(serve, visit):
 
 
 def test_live_plots_do_not_keep_a_session_alive(serve, visit):
-    server = serve(session_idle=4)
+    server = serve(session_idle=10)
     visitor = visit(server).come(server.admin, "health")
     visitor.sees("Calls since the start")
     visitor.sees(re.compile("you were signed out|Your session has ended"), wait=60)
@@ -109,7 +109,7 @@ def test_a_session_that_the_server_has_ended_leads_back_to_where_one_was(serve, 
     server = serve()
     visitor = visit(server).come(server.admin, "person")
     visitor.look_up("ann@example.org")
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     database = sqlite3.connect(server.state / "sessions.sqlite")
     database.execute("DELETE FROM sessions")
     database.commit()
@@ -178,7 +178,7 @@ def test_an_eraser_sees_how_much_and_nothing_of_it(serve, visit):
     time.sleep(0.7)
     visitor = visit(server).come(key, "person")
     visitor.look_up("ann@example.org")
-    visitor.sees("What is held")
+    visitor.sees_what_is_held()
     assert visitor.page.get_by_role("button", name="Export").count() == 0
     assert visitor.page.get_by_role("button", name=re.compile("Show")).count() == 0
     visitor.erase("ann@example.org")

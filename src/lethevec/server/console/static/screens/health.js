@@ -40,8 +40,10 @@ async function watch(view, tiles, trouble, routes, plots) {
   while (!view.signal.aborted) {
     if (!document.hidden) {
       try {
+        // One after the other: of what is being worked on, exactly one is then this page's own.
+        const told = await get("/v1/metrics", { watch: true, signal: view.signal });
         const begin = performance.now();
-        const [told, ready] = await Promise.all([get("/v1/metrics", { watch: true, signal: view.signal }), fetch("/readyz", { cache: "no-store" })]);
+        const ready = await fetch("/readyz", { cache: "no-store", signal: view.signal });
         put(trouble);
         draw(tiles, routes, told, ready.ok, performance.now() - begin);
         const now = { at: performance.now() / 1000, told };
@@ -126,8 +128,8 @@ function draw(tiles, routes, told, ready, took) {
   put(
     tiles,
     tile("State", ready ? pill("ready", "good") : pill("not ready", "bad"), `answered in ${milliseconds(took)}`),
-    tile("Records", compact(held(told)), `${count(Object.keys(told.records).length)} collections`),
-    tile("Erasures that wait", count(told.pending_erasures), told.pending_erasures ? "something is reading the files" : "none"),
+    tile("Records", compact(held(told)), many(Object.keys(told.records).length, "collection")),
+    tile("Erasures that wait", count(told.pending_erasures), told.pending_erasures ? "something is in the way" : "none"),
     tile("Erased since the start", compact(told.erased_records), `${compact(told.expired_records)} because they were due`),
     tile("Processes", count(told.processes.length), told.processes.join(", ")),
   );
@@ -155,7 +157,7 @@ function move(plots, last, now) {
   plots.requests.add(requests / seconds);
   plots.latency.add(requests ? (grown("seconds") / requests) * 1000 : null);
   plots.errors.add(grown("errors") / seconds);
-  plots.inFlight.add(now.told.in_flight);
+  plots.inFlight.add(Math.max(0, now.told.in_flight - 1));
   plots.erased.add(Math.max(0, now.told.erased_records - last.told.erased_records) / seconds);
   plots.records.add(held(now.told));
 }
