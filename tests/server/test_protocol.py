@@ -324,9 +324,9 @@ def test_whatever_follows_a_head_that_is_known_is_read_as_on_any_connection(star
     """All of what the server says, to its end: it closes by itself what is idle or not whole."""
     from lethevec.server import protocol
 
-    server = start(timeout=4.0)
+    server = start(timeout=6.0)
     fill(server)
-    server.core.guard.keep_alive = 4.0
+    server.core.guard.keep_alive = 6.0
     server.post(SEARCH, {"vector": [0, 0], "k": 1}).raise_for_status()  # from now on the URL is known
 
     def said():
