@@ -44,6 +44,7 @@ except ImportError:  # the tests themselves say that it is missing
 else:
     expect.set_options(timeout=30_000)  # a busy machine is slow
 
+PATIENCE = 180  # seconds for what takes one or two, and on a busy machine has taken more than sixty
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -105,7 +106,7 @@ class Served:
         command = [sys.executable, "-m", "lethevec.cli", "serve", str(self.folder), "--port", str(self.port), *others]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder.parent)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
                 if httpx.get(f"{self.url}/readyz").status_code == 200:
@@ -123,7 +124,7 @@ class Served:
         made = uvicorn.Server(configuration(make_app(Core(settings)), settings))
         thread = threading.Thread(target=made.run, kwargs={"sockets": [listen(settings)]}, daemon=True)
         thread.start()
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not made.started:
             assert time.monotonic() < end
             time.sleep(0.005)
@@ -134,12 +135,12 @@ class Served:
         if self._here is not None:
             server, thread = self._here
             server.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
             self._here = None
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(PATIENCE)
             self._process = None
 
     def close(self) -> None:
@@ -197,8 +198,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         made = Served(tmp_path / "people", **settings)
         fill(made.folder)
         made.admin = made.key("admin", name="data protection") if keys else ""
-        running.append(made.start())
-        return made
+        running.append(made)  # first: one that does not become ready in time is stopped as well
+        return made.start()
 
     yield begin
     for one in running:

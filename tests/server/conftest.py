@@ -33,7 +33,7 @@ class Running:
         self._server = uvicorn.Server(configuration(front, settings))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
         self._thread.start()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120  # on a busy machine
         while not self._server.started:
             assert time.monotonic() < end
             time.sleep(0.005)

@@ -42,7 +42,7 @@ class Served:
             start_new_session=True,
         )
         self.port = 0
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180  # two or three processes; on a busy machine it has taken more than sixty
         while time.monotonic() < end:
             match = re.search(r"at https?://\S+:(\d+) ", self.log())
             if match and self._answers(int(match[1])):
