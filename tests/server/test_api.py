@@ -366,6 +366,7 @@ def test_an_erasure_that_is_not_complete_answers_202_and_says_where_to_ask(start
         assert "lethevec-receipt" not in answer.headers
         assert server.post(BOOKS + "/ids").json()["ids"] == [3, "five", "four"]
         assert server.call("GET", where).status_code == 202
+        assert 'lethevec_erased_records_total{process="writer"} 0.0' in server.call("GET", "/metrics").text
     finally:
         reader.rollback()
         reader.close()
@@ -378,6 +379,8 @@ def test_an_erasure_that_is_not_complete_answers_202_and_says_where_to_ask(start
     (number,) = asked.json()["receipts"]
     chain = server.call("GET", "/v1/receipts").json()["receipts"]
     assert next(one for one in chain if one["sequence"] == number)["records"] == 2
+    for _ in range(2):  # it counts, although nobody was told of it, and it counts once
+        assert 'lethevec_erased_records_total{process="writer"} 2.0' in server.call("GET", "/metrics").text
 
 
 REFUSED = [

@@ -78,6 +78,9 @@ class Core:
         self.cluster = None if isinstance(self.db, lethevec.Database) else self.db
         self.signer = Signer.open(state)
         self.audit = AuditLog(state, role, self.signer)
+        self._counting = threading.Lock()
+        self._counted = self.last_receipt() if self.writes else 0  # the last receipt whose records metrics count
+        self._news = False  # whether there may be a later one
         self.repeats = Repeats(state) if self.writes else None
         self.sessions = Sessions(self)
         self.metrics = Metrics(role)
@@ -174,7 +177,10 @@ class Core:
             with self._erasing:
                 return function()
 
-        return await self.write(collection, alone)
+        try:
+            return await self.write(collection, alone)
+        finally:
+            self._news = True
 
     def incomplete(self, call: Call, error: ErasureIncompleteError) -> Answer:
         """202: no answer has the records any more, but bytes of them are in a file. `Location` says where to ask."""
@@ -226,11 +232,28 @@ class Core:
             with suppress(LethevecError):  # the registry is away: what this process knows is shown
                 more = self.cluster.metrics().encode()
         if self.writes:
-            self.metrics.pending.set(self.db.pending_erasures())
+            pending = self.db.pending_erasures()
+            self.metrics.pending.set(pending)
+            with suppress(LethevecError):
+                self._count_erased(waiting=pending > 0)
             for name in self.db.collections():
                 with suppress(LethevecError):
                     records[name] = len(self.db.collection(name))
         return self.metrics.text(records, self.guard.refused) + more
+
+    def _count_erased(self, *, waiting: bool) -> None:
+        """Count what was erased since the start by its receipts: an erasure that waited ends while nobody asks."""
+        with self._counting:
+            if not self._news:
+                return
+            self._news = waiting  # first: one that ends meanwhile is counted the next time at the latest
+            while receipts := self.db.chain(after=self._counted, limit=100):
+                for receipt in receipts:
+                    if receipt.erases:
+                        self.metrics.erased.inc(receipt["records"])
+                        if receipt["asked"]["by"] == "expiry":
+                            self.metrics.expired.inc(receipt["records"])
+                    self._counted = receipt.sequence
 
     async def erased(self) -> None:
         """After an erasure, before its answer: no other process holds the records any more."""
@@ -292,6 +315,7 @@ class Core:
 
     def _finish(self) -> None:
         if self.db.pending_erasures():
+            self._news = True
             with suppress(ErasureIncompleteError):
                 self.db.complete_erasures(timeout=0.0)
         every = self.settings.expire_every
@@ -299,7 +323,7 @@ class Core:
             self._expired_at = time.monotonic()
             receipt = self.db.expire(skip_held=True)
             if receipt is not None:
-                self.metrics.expired.inc(receipt["records"])
+                self._news = True
                 facts = {"receipt": receipt.sequence, "records": receipt["records"]}
                 self.audit.note("none", "expire", None, 200, facts)
                 self.audit.flush(sync=True)

@@ -117,7 +117,6 @@ async def _drop(call: Call) -> Answer:
         receipt = await core.erase(None, lambda: core.db.drop(name, timeout=core.settings.timeout))
     finally:
         core.changed()
-    core.metrics.erased.inc(records)
     call.facts |= {"records": records, "receipt": receipt.sequence}
     return Answer({"records": records, "receipt": receipt.fields}, receipt=receipt.sequence)
 

@@ -16,7 +16,6 @@ __all__ = ["OPERATIONS"]
 def receipt_answer(call: Call, receipt: Any) -> Answer:
     """What an erasure answers: how many records, and the receipt, whose number is in a header as well."""
     records = receipt["records"]
-    call.core.metrics.erased.inc(records)
     call.facts |= {"records": records, "receipt": receipt.sequence}
     return Answer({"records": records, "receipt": receipt.fields}, receipt=receipt.sequence)
 
@@ -113,7 +112,6 @@ async def _expire(call: Call) -> Answer:
     receipt = await core.erase(None, lambda: core.db.expire(skip_held=skip_held, timeout=core.settings.timeout))
     if receipt is None:
         return Answer({"records": 0, "receipt": None})
-    core.metrics.expired.inc(receipt["records"])
     return receipt_answer(call, receipt)
 
 

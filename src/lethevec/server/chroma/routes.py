@@ -147,7 +147,6 @@ class _Routes:
         call.facts["records"] = count
         if receipt is None:
             return Answer({"deleted": count})
-        call.core.metrics.erased.inc(count)
         call.facts["receipt"] = receipt.sequence
         return Answer({"deleted": count}, receipt=receipt.sequence)
 
