@@ -24,13 +24,7 @@ struct Walk {
     int64_t adds, scales, numbers;  // where these lie in a block, in bytes; its codes come first
     const uint64_t* looked_at;      // a bit for each vertex
     WalkPool pool;
-    // Where a vertex's own memory is, which is asked for if it is to be looked at next: `bytes` of it, or none.
-    uint8_t* const* pieces;
-    int64_t stride, bytes;
-    int shift;
     alignas(64) float estimates[BLOCK];  // of the last block
-
-    const uint8_t* place(uint32_t v) const { return pieces[v >> shift] + (v & ((1u << shift) - 1)) * stride; }
 };
 
 }  // namespace lethevec

@@ -15,12 +15,6 @@ constexpr int64_t FEW = 64;
 
 LETHEVEC_INLINE bool was_looked_at(const Walk& walk, uint32_t v) { return walk.looked_at[v / 64] >> (v % 64) & 1; }
 
-// Into the second cache: the first has room for few lines that are on their way.
-LETHEVEC_INLINE void ask_for(const Walk& walk, uint32_t v) {
-    const uint8_t* at = walk.place(v);
-    for (int64_t byte = 0; byte < walk.bytes; byte += 64) __builtin_prefetch(at + byte, 0, 2);
-}
-
 // How many of the pool are nearer.
 LETHEVEC_INLINE int64_t nearer_ones(const WalkPool& pool, float estimate) {
     int64_t from = 0, some = pool.count;
@@ -84,7 +78,6 @@ LETHEVEC_INLINE uint32_t put(Walk& walk, const uint32_t* numbers, uint32_t mask)
     }
     while (n > 0 && places[n - 1] + n - 1 >= pool.most) --n;
     if (n == 0) return 0;
-    if (places[0] <= pool.next) ask_for(walk, vertices[0]);
     places[n] = pool.count;
     for (int64_t i = n - 1; i >= 0; --i) {
         int64_t to = places[i + 1];
@@ -102,11 +95,6 @@ LETHEVEC_INLINE uint32_t put(Walk& walk, const uint32_t* numbers, uint32_t mask)
 
 LETHEVEC_INLINE uint32_t put(Walk& walk, const uint32_t* numbers, uint32_t mask) {
     WalkPool& pool = walk.pool;
-    int best = __builtin_ctz(mask);
-    for (uint32_t rest = mask; rest; rest &= rest - 1)
-        if (walk.estimates[__builtin_ctz(rest)] < walk.estimates[best]) best = __builtin_ctz(rest);
-    if (pool.next == pool.count || walk.estimates[best] < pool.estimates[pool.next])
-        ask_for(walk, numbers[best] & ~EDGE_FLAG);
     uint32_t left = 0;
     for (; mask; mask &= mask - 1) {
         const int slot = __builtin_ctz(mask);

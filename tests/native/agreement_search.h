@@ -440,9 +440,6 @@ inline void check_walk(const Isas& isas, int64_t bytes, int64_t had, int64_t mos
             walk.numbers = walk.scales + 4 * BLOCK;
             walk.looked_at = looked_at.data();
             walk.pool = {estimates.data(), vertices.data(), most, had, had / 2};
-            uint8_t* const pieces[1] = {block.data()};
-            walk.pieces = pieces;
-            walk.shift = 20;
             uint32_t left = kernels.look_at_edges(walk, block.data(), base);
             std::vector<float> made(BLOCK);
             kernels.edge_estimates(problem.query, {codes.data(), adds.data(), scales.data()}, base, unit,

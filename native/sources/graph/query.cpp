@@ -3,7 +3,6 @@
 #include <cmath>
 #include <deque>
 #include <limits>
-#include <utility>
 
 #include "kernels/dispatch.h"
 #include "kernels/walk.h"
@@ -22,6 +21,16 @@ constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 // How near to ask for memory: into the second cache. The first has room for few lines that are on their way.
 constexpr int NEAR = 2;
 constexpr int64_t WALKS_TOGETHER = 4;
+// A pool holds so many more than are asked for: who comes next may be one of these.
+constexpr int64_t SPARE = 8;
+static_assert(SPARE >= GRAPH_STARTS, "what `start_more` puts into a pool must not drop out of it");
+
+// A function that only asks for memory has no effect, for a compiler, which then leaves out its calls. The empty
+// instruction is an effect.
+void ask_for(const uint8_t* at, int64_t bytes) {
+    asm volatile("");
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+}
 
 }  // namespace
 
@@ -41,27 +50,27 @@ public:
         q_ = q;
         size_ = size;
         scope_ = &scope;
-        start(size);
+        start(size + SPARE);
     }
-    // One vertex further; false at the end. What comes next is asked for, so that it is on its way while other walks
-    // take their steps.
+    // One vertex further; false at the end. Which one comes after it is decided before its neighbours are known, so
+    // that it is on its way while these are put into the pool, and while other walks take their steps.
     bool step() {
         skip_looked_at();
         const WalkPool& pool = walk_.pool;
         if (pool.next >= size_ && met_enough()) return false;
-        if (pool.next == pool.count) {
-            if (pool.count < pool.most) return start_more();
-            // Too few were met: the pool has to be larger, and it begins again. The first steps will be the same.
+        const bool none = chosen_ == NO_VERTEX && pool.next == pool.count;
+        if (dropped_out_ || (none && pool.count == pool.most)) {
+            // The pool has to be larger, and it begins again. The first steps will be the same.
             memory_->clear_bits();
             start(4 * pool.most);
             return true;
         }
-        const uint32_t x = walk_.pool.vertices[walk_.pool.next++];
-        // The one that comes next if nothing better is found; it is on its way while this one is looked at.
-        skip_looked_at();
-        ask_for_next();
-        ask_for_extras(x);
+        if (none) return start_more();
+        if (chosen_ == NO_VERTEX) ask_for(chosen_ = pool.vertices[pool.next]);
+        const uint32_t x = chosen_;
         const float base = look(x);
+        choose();
+        ask_for_extras(x);
         each_block(g_, x, [&](const Edges& block) { look_at_edges(block, base); });
         return true;
     }
@@ -156,35 +165,31 @@ private:
         walk_.adds = offset(root.adds);
         walk_.scales = offset(root.scales);
         walk_.numbers = offset(root.numbers);
-        walk_.pieces = g_.blocks.pieces();
-        walk_.shift = g_.blocks.SHIFT;
-        walk_.stride = walk_.bytes = g_.z_bytes + g_.edge_bytes;
         walk_.query = m.weights.view;
         walk_.unit = static_cast<float>(m.weights.unit);
     }
 
-    void ask_for(uint32_t v) {
-        if (v == asked_[0] || v == asked_[1]) return;
-        asked_[1] = asked_[0];
-        asked_[0] = v;
-        const uint8_t* at = g_.blocks.at(v);
-        for (int64_t byte = 0; byte < g_.z_bytes + g_.edge_bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
-    }
-
-    void ask_for_next() {
-        if (walk_.pool.next < walk_.pool.count) ask_for(walk_.pool.vertices[walk_.pool.next]);
-    }
+    void ask_for(uint32_t v) { lethevec::ask_for(g_.blocks.at(v), g_.z_bytes + g_.edge_bytes); }
     // Whose list is long: where the rest of it is cannot be known before its block is there.
-    void ask_for_extras(uint32_t v) const {
-        if (!(*reinterpret_cast<const uint32_t*>(g_.blocks.at(v) + g_.z_bytes + walk_.numbers) & Edges::MORE)) return;
-        const uint8_t* at = g_.extras.at(g_.first_extra[v]);
-        for (int64_t byte = 0; byte < g_.edge_bytes; byte += 64) __builtin_prefetch(at + byte, 0, NEAR);
+    void ask_for_extras(uint32_t v) {
+        if (*reinterpret_cast<const uint32_t*>(g_.blocks.at(v) + g_.z_bytes + walk_.numbers) & Edges::MORE)
+            lethevec::ask_for(g_.extras.at(g_.first_extra[v]), g_.edge_bytes);
     }
 
     bool was_looked_at(uint32_t v) const { return bits_[v / 64] >> (v % 64) & 1; }
     void skip_looked_at() {
         while (walk_.pool.next < walk_.pool.count && was_looked_at(walk_.pool.vertices[walk_.pool.next]))
             ++walk_.pool.next;
+    }
+    // The best that is known. Where all that the pool holds was looked at, and others have dropped out of it, one of
+    // those would be the best.
+    void choose() {
+        skip_looked_at();
+        const WalkPool& pool = walk_.pool;
+        const bool none = pool.next == pool.count;
+        dropped_out_ = none && pool.count == pool.most;
+        chosen_ = none ? NO_VERTEX : pool.vertices[pool.next];
+        if (!none) ask_for(chosen_);
     }
 
     float look(uint32_t x) {
@@ -223,18 +228,17 @@ private:
     // The root, and the best of its list.
     void start(int64_t size) {
         blocks_ = 0;
+        dropped_out_ = false;
         root_ = look(g_.root);
         walk_.pool = memory_->starts.of(GRAPH_STARTS);
-        const int64_t bytes = std::exchange(walk_.bytes, 0);  // one of them will be asked for, when it is known which
         each_block(g_, g_.root, [&](const Edges& block) { look_at_edges(block, root_); });
-        walk_.bytes = bytes;
         const WalkPool starts = walk_.pool;
         walk_.pool = memory_->pool.of(size);
-        walk_.pool.count = std::min(starts.count, size);
+        walk_.pool.count = std::min(starts.count, walk_.pool.most);
         std::copy_n(starts.estimates, walk_.pool.count, walk_.pool.estimates);
         std::copy_n(starts.vertices, walk_.pool.count, walk_.pool.vertices);
         started_ = GRAPH_STARTS;
-        ask_for_next();
+        choose();
     }
 
     // Where there is nothing left to look at: the next best of the root's list, all of which is put in order.
@@ -262,7 +266,6 @@ private:
             const Far& one = waiting[started_];
             if (!was_looked_at(one.vertex)) put_equal(one.distance, one.vertex);
         }
-        ask_for_next();
         return true;
     }
 
@@ -276,9 +279,10 @@ private:
     const Scope* scope_ = nullptr;
     uint64_t* bits_ = nullptr;
     int64_t blocks_ = 0;
-    size_t started_ = 0;  // of the root's list
-    uint32_t asked_[2] = {NO_VERTEX, NO_VERTEX};
-    float root_ = 0.0f;  // its squared distance
+    size_t started_ = 0;           // of the root's list
+    uint32_t chosen_ = NO_VERTEX;  // who comes next, where that is decided
+    bool dropped_out_ = false;     // who it would be is not known
+    float root_ = 0.0f;            // its squared distance
 };
 
 int64_t Graph::Query::gather(const Scope& scope, float slack, std::vector<uint32_t>& rows,

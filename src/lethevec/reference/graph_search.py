@@ -1,18 +1,20 @@
 """A search in the graph, in NumPy: from the root to the vertices that are nearest to a query.
 
 A vertex is *looked at*: its distance |q - z|^2 is taken, and the codes of its list give estimates for its neighbours.
-A vertex that has been looked at gets no further estimates; until then it may have several. The pool is the best `size`
-of all estimates, by (estimate, rank). The next vertex to look at is the best of the pool that has not been looked at.
-When there is none left, the search ends, unless fewer than k records were met: then it goes on as one with a larger
-pool would. Its answer is the nearest of all records that were looked at, by their true distances. With an allow-list it
-ends in any case, and if it has met fewer than k of those that are allowed, or far fewer among the first vertices than
-is usual, all of these are looked at instead.
+A vertex that has been looked at gets no further estimates; until then it may have several. The next vertex to look at
+is the best, by (estimate, rank), of all that were not looked at. It is chosen one step early, so that its memory can be
+on its way meanwhile: the neighbours of the vertex before it do not count yet, unless there is nothing else.
+
+The pool is the best `size` of all estimates. When all of it was looked at, the search ends, unless fewer than k records
+were met: then it goes on as one with a larger pool would. Its answer is the nearest of all records that were looked at,
+by their true distances. With an allow-list it ends in any case, and if it has met fewer than k of those that are
+allowed, or far fewer among the first vertices than is usual, all of these are looked at instead.
 
 It begins at the root, whose list is long. Only the GRAPH_STARTS best of that list count at first. Where all that they
 lead to was looked at and the pool has room left, the next best GRAPH_STARTS follow.
 
-A larger pool changes nothing of what a search does while a smaller one would still go on: the best of the pool is the
-best of all. So what less effort looks at, more effort looks at too, and before anything else.
+The size of the pool decides when a search ends, and nothing before that. So what less effort looks at, more effort
+looks at too, and before anything else.
 """
 
 from __future__ import annotations
@@ -104,12 +106,19 @@ def walk(graph: Graph, q: F32, size: int, least: int = 0) -> tuple[list[int], in
     waiting = estimated(ROOT)
     looked_at, made = [ROOT], blocks(graph, ROOT)
     estimates: list[tuple[np.float32, int]] = []
+    early: int | None = None
+
+    def best(some: list[tuple[np.float32, int]]) -> int | None:
+        return next((x for _, x in some if x not in looked_at), None)
+
     while True:
         short = sum(len(graph.rows[x]) for x in looked_at) < least
-        pool = sorted(estimates)[: None if short else size]
-        x = next((x for _, x in pool if x not in looked_at), None)
+        estimates.sort()
+        x = best(estimates[: None if short else size])
         if x is not None:
+            x = x if early is None else early
             looked_at.append(x)
+            early = best(estimates)
             made += blocks(graph, x)
             found = estimated(x)
         elif waiting and (short or len(estimates) < size):

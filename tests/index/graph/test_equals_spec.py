@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lethevec import reference
+from lethevec import Graph, Index, reference
 from lethevec._native import core
 from lethevec.reference import constants
 
@@ -70,9 +70,18 @@ def test_long_lists(tools, isa):
     tools.assert_search_equals(index, spec, rng.normal(size=(5, 96)).astype(np.float32), 5, 0.3)
 
 
-def test_the_default_parameters(tools):
-    from lethevec import Graph, Index
+def test_who_comes_next_has_dropped_out_of_a_small_pool(tools, isa):
+    """Along a line estimates are exact, and a pool of one goes far. What comes next is far behind the best at times."""
+    rng = np.random.default_rng([0, 900, 1])
+    x = (rng.normal(size=(8, 1))[rng.integers(0, 8, 900)] + 0.4 * rng.normal(size=(900, 1))).astype(np.float32)
+    queries = np.vstack([np.random.default_rng(seed).normal(size=(1, 1)) for seed in (1, 6, 18, 24)]).astype(np.float32)
+    index = Index(1, source=Graph(cell_size=8, cells=4, pool=16), metric="l2")
+    index.add(x, ids=np.arange(900))
+    spec = tools.Spec(index.config, np.arange(900), x)
+    tools.assert_search_equals(index, spec, queries, 1, 0.01)
 
+
+def test_the_default_parameters(tools):
     x = tools.clustered(4, 700, 24)
     index = Index(24, source=Graph())
     index.add(x, ids=np.arange(700))
