@@ -1,5 +1,8 @@
 #include "rows/allowed.h"
 
+#include <cstddef>
+#include <numeric>
+
 namespace lethevec {
 
 namespace {
@@ -25,8 +28,8 @@ Allowed::Allowed(const Rows& rows, int64_t shown, const int64_t* ids, int64_t n)
 Allowed::Allowed(const Rows& rows, int64_t shown, const std::vector<uint64_t>& bits)
     : rows_(rows), shown_(shown), masks_(blocks_of(rows), 0) {
     static_assert(BLOCK == 32, "a word of 64 bits has those of two blocks");
+    count_ = count_bits(bits.data(), bits.size());
     for (size_t w = 0; w < bits.size(); ++w) {
-        count_ += __builtin_popcountll(bits[w]);
         if (2 * w < masks_.size()) masks_[2 * w] = static_cast<uint32_t>(bits[w]);
         if (2 * w + 1 < masks_.size()) masks_[2 * w + 1] = static_cast<uint32_t>(bits[w] >> 32);
     }
@@ -35,6 +38,16 @@ Allowed::Allowed(const Rows& rows, int64_t shown, const std::vector<uint64_t>& b
 
 void Allowed::forget_full_masks() {
     if (count_ == shown_) masks_.clear();
+}
+
+void Allowed::list(std::vector<uint32_t>& rows) const {
+    const size_t before = rows.size(), some = static_cast<size_t>(count_);
+    rows.resize(before + some + BITS_BEYOND);
+    if (masks_.empty())
+        std::iota(rows.begin() + static_cast<std::ptrdiff_t>(before), rows.end(), uint32_t{0});
+    else
+        numbers_of(masks_.data(), masks_.size(), rows.data() + before);
+    rows.resize(before + some);
 }
 
 std::vector<uint32_t> Allowed::all_masks() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rows/bits.h"
 #include "rows/rows.h"
 
 namespace lethevec {
@@ -30,15 +31,8 @@ public:
     // The same, written out where it is empty.
     std::vector<uint32_t> all_masks() const;
 
-    // Calls visit(row) for each of them.
-    template <class Visit>
-    void each(Visit visit) const {
-        if (masks_.empty())
-            for (uint32_t row = 0; row < static_cast<uint32_t>(count_); ++row) visit(row);
-        for (size_t block = 0; block < masks_.size(); ++block)
-            for (uint32_t mask = masks_[block]; mask; mask &= mask - 1)
-                visit(static_cast<uint32_t>(block * BLOCK) + static_cast<uint32_t>(__builtin_ctz(mask)));
-    }
+    // Adds each of them to a list.
+    void list(std::vector<uint32_t>& rows) const;
 
 private:
     void forget_full_masks();

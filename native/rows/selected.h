@@ -6,17 +6,15 @@
 #include <stdexcept>
 #include <vector>
 
+#include "rows/bits.h"
+
 namespace lethevec {
 
 struct SelectedRows {
     std::vector<uint64_t> bits;
     uint64_t arrangement = 0;
 
-    int64_t count() const {
-        int64_t sum = 0;
-        for (uint64_t word : bits) sum += __builtin_popcountll(word);
-        return sum;
-    }
+    int64_t count() const { return count_bits(bits.data(), bits.size()); }
     bool has(uint32_t row) const { return bits[row / 64] >> (row % 64) & 1; }
     void set(uint32_t row) { bits[row / 64] |= uint64_t{1} << (row % 64); }
     template <class Visit>

@@ -98,8 +98,7 @@ void Search::look_directly(const float* x, Sought& sought) {
     }
     prepare_vector(sought.query, of_.metric, of_.encoder.dim, x);
     sought.candidates.clear();
-    sought.candidates.rows.reserve(static_cast<size_t>(allowed_.count()));
-    allowed_.each([&](uint32_t row) { sought.candidates.rows.push_back(row); });
+    allowed_.list(sought.candidates.rows);
     rerank(sought);
 }
 

@@ -26,7 +26,7 @@ const float* NewRows::vectors(int64_t i, int64_t count, int64_t threads, float* 
 }
 
 SearchWork Source::everything(const Scope& scope, float, Sought& sought) const {
-    scope.allowed.each([&](uint32_t row) { sought.candidates.rows.push_back(row); });
+    scope.allowed.list(sought.candidates.rows);
     return {};
 }
 

@@ -481,9 +481,8 @@ SearchWork Pivots::candidates(const Scope& scope, Sought* sought, int64_t n) con
         if (allowed > plan.few) search = std::make_unique<Search>(*this, scope, plan, sought[i], n > 1);
         if (search && search->start(scope.k, found)) continue;
         search.reset();
-        scope.allowed.each([&](uint32_t row) {
-            if (filed(row)) found.push_back(row);
-        });
+        scope.allowed.list(found);
+        found.erase(std::remove_if(found.begin(), found.end(), [&](uint32_t row) { return !filed(row); }), found.end());
         work.scanned += static_cast<int64_t>(found.size());
     }
     const int64_t of_cell = std::max<int64_t>(1, filed_ * cells_.shape().first_bytes() / cells_.count());

@@ -274,7 +274,7 @@ SearchWork Tables::candidates(const Scope& scope, Sought& sought) const {
     const double share = static_cast<double>(rows.size()) / std::max(1.0, some);
     const auto probes = [&](double how) { return std::ceil(how * static_cast<double>(settings_.probes) * share); };
     const double limit = probes(scope.effort);
-    const auto take_all = [&] { scope.allowed.each([&](uint32_t row) { found.rows.push_back(row); }); };
+    const auto take_all = [&] { scope.allowed.list(found.rows); };
     if (some <= k + static_cast<double>(ROWS_PER_PROBE) * limit) {
         take_all();
         return {scope.allowed.count(), 0, 0, 0};
