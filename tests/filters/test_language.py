@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 
-from lethevec._filters import matches, parse
+from lethevec._filters import language, matches, parse, regex
 from lethevec._filters.dates import instant_of
 from lethevec.errors import ParameterError
 
@@ -204,3 +206,17 @@ def test_instants_are_those_of_python():
         passed = there.replace(tzinfo=None) - start - offset
         nanoseconds = (passed.days * 86_400 + passed.seconds) * 10**9 + passed.microseconds * 1_000
         assert instant_of(text) == nanoseconds
+
+
+def test_the_page_on_filters_names_the_limits():
+    page = Path(__file__).parents[2] / "docs" / "filters.md"
+    text = " ".join(page.read_text().split())
+    for named in (
+        f"{language.MAX_DEPTH} levels of conditions",
+        f"{language.MAX_CONDITIONS:,} conditions",
+        f"{language.MAX_VALUES:,} values in a list",
+        f"{language.MAX_PARTS} keys in a dotted field",
+        f"{regex.MAX_PATTERN:,} characters in a pattern",
+        f"{regex.MAX_INSTRUCTIONS:,} steps",
+    ):
+        assert named in text

@@ -295,7 +295,7 @@ class _Parser:
             return self._one(chr(int(digits, 16)))
         if mark in _SPECIAL or not (mark.isalnum() or mark == "_"):
             return self._one(mark)
-        raise self._error("an escape of the language (see `lethevec._filters.regex`)", repr("\\" + mark))
+        raise self._error("an escape that patterns have (docs/filters.md lists them)", repr("\\" + mark))
 
     def _class(self) -> _Part:
         negated = self._peek() == "^"
