@@ -125,6 +125,7 @@ void Index::encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t
 void Index::write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor) {
     rows_.set_norm(row, static_cast<float>(norm));
     if (keeps_vectors()) rows_.set_vector(row, x);
+    if (outlines_) outlines_->set(row, x);
     write_code(rows_, row, code, factor);
 }
 
@@ -139,14 +140,21 @@ void Index::remove_row(uint32_t row) {
     if (row != last) source_->renumber(rows_, last, row);
     arrangement_ = next_arrangement();
     if (filters_) filters_->remove(row);
+    if (outlines_) outlines_->remove(row);
     rows_.remove(row);
     shown_ = std::min(shown_, rows_.size());
 }
 
-// It may not have got its fields yet.
+void Index::put_back(HeldRows& before, const uint32_t* which, int64_t first, int64_t count) {
+    before.put_back(rows_, which, first, count);
+    for (int64_t i = first; outlines_ && i < first + count; ++i) outlines_->set(which[i], before.vectors(i));
+}
+
+// It may not have got its outline or its fields yet.
 void Index::drop_last_row() {
     arrangement_ = next_arrangement();
     if (filters_ && filters_->rows() == rows_.size()) filters_->remove(static_cast<uint32_t>(rows_.size() - 1));
+    if (outlines_ && outlines_->rows() == rows_.size()) outlines_->remove(static_cast<uint32_t>(rows_.size() - 1));
     rows_.remove(static_cast<uint32_t>(rows_.size() - 1));
 }
 
@@ -181,6 +189,7 @@ void Index::append_rows(const int64_t* ids, int64_t n, int64_t before, uint32_t*
         rows[i] = rows_.append(ids[i]);
     }
     arrangement_ = next_arrangement();
+    if (outlines_) outlines_->append(n);
     if (!filters_) return;
     filters::Filters::Change none(*filters_);
     filters_->prepare({}, n, none);
@@ -255,7 +264,7 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
                           if (copy) return;
                           file_rows(*source_, x + from * dim_, some, count, threads);
                       } catch (...) {
-                          before.put_back(rows_, rows.data(), from, count);
+                          put_back(before, rows.data(), from, count);
                           if (!copy) file_rows(*source_, before.vectors(from), some, count, 1);
                           throw;
                       }
@@ -268,7 +277,7 @@ void Index::update(const float* x, const int64_t* ids, int64_t n, int64_t thread
     } catch (...) {
         std::unique_lock<FairLock> writing(lock_);
         if (filed) source_->leave(rows_, rows.data(), filed, 1, nullptr);
-        before.put_back(rows_, rows.data(), 0, copy ? n : filed);
+        put_back(before, rows.data(), 0, copy ? n : filed);
         if (filed) file_rows(*source_, before.vectors(0), rows.data(), filed, 1);
         throw;
     }
@@ -443,7 +452,7 @@ SearchWork Index::search(const SearchRequest& request, const Answers& answers) c
     std::shared_lock<FairLock> reading(lock_);
     expect_vectors();
     const Allowed allowed = allowed_rows(request.allowed);
-    const Search::Of searched = {rows_, *source_, *encoder_, settings_.metric};
+    const Search::Of searched = {rows_, *source_, *encoder_, settings_.metric, outlines_.get()};
     std::mutex adding;
     SearchWork total;
     // Queries take their turns in pieces: a core that others use as well does fewer of them.
@@ -467,7 +476,7 @@ SearchWork Index::search_radius(const float* query, float radius, const AllowedI
     std::shared_lock<FairLock> reading(lock_);
     expect_vectors();
     const Allowed rows = allowed_rows(allowed);
-    Search search({rows_, *source_, *encoder_, settings_.metric}, rows);
+    Search search({rows_, *source_, *encoder_, settings_.metric, outlines_.get()}, rows);
     search.within(query, radius, hits);
     return search.work();
 }
@@ -476,12 +485,22 @@ SearchWork Index::search_radius(const float* query, float radius, const AllowedI
 
 void Index::keep_fields(std::optional<std::vector<std::string>> only) {
     const FairLock::Change change(lock_);
+    const bool nothing = only && only->empty();
     auto fields = std::make_unique<filters::Filters>(std::move(only));
     filters::Filters::Change none(*fields);
     fields->prepare({}, rows_.size(), none);
     fields->append(none);
+    // Where there are filters, many rows will be compared with a query one by one.
+    std::unique_ptr<Outlines> outlines;
+    if (!nothing && settings_.vectors == VectorForm::float32 && dim_ >= Outlines::LEAST_DIM && !in_file()) {
+        outlines = std::make_unique<Outlines>(dim_);
+        outlines->append(rows_.size());
+        for (int64_t row = 0; row < rows_.size(); ++row)
+            outlines->set(static_cast<uint32_t>(row), rows_.vector(static_cast<uint32_t>(row), nullptr));
+    }
     std::unique_lock<FairLock> writing(lock_);
     filters_.swap(fields);
+    outlines_.swap(outlines);
 }
 
 void Index::set_fields(const int64_t* ids, int64_t n, const filters::Texts& texts) {
@@ -697,6 +716,7 @@ std::vector<uint8_t> Index::raw_memory() const {
     std::vector<uint8_t> all = rows_.raw_memory();
     source_->raw_memory(all);
     if (filters_) filters_->raw_memory(all);
+    if (outlines_) outlines_->raw_memory(all);
     return all;
 }
 

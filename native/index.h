@@ -16,6 +16,8 @@
 #include "filters/filters.h"
 #include "hashing/encoder.h"
 #include "query/work.h"
+#include "rows/held.h"
+#include "rows/outlines.h"
 #include "rows/rows.h"
 #include "rows/selected.h"
 #include "sources/source.h"
@@ -115,7 +117,8 @@ public:
 
     // --- Filters: fields of payloads beside the rows, which come and go with them.
 
-    // From now on there are fields, all of them or these. No row has any until `set_fields`.
+    // From now on there are fields, all of them or these, and outlines of long vectors beside them unless these are
+    // none. No row has any fields until `set_fields`.
     void keep_fields(std::optional<std::vector<std::string>> only);
     // The fields of records, in place of those they had; each id once. Ids that are not present are passed over.
     void set_fields(const int64_t* ids, int64_t n, const filters::Texts& texts);
@@ -206,6 +209,9 @@ private:
     void encode_rows(const float* x, const uint32_t* rows, int64_t n, int64_t threads);
     void write_row(uint32_t row, const float* x, const uint8_t* code, double norm, float factor);
 
+    // What rows held before a change that has failed.
+    void put_back(HeldRows& before, const uint32_t* which, int64_t first, int64_t count);
+
     bool keeps_vectors() const { return settings_.vectors != VectorForm::none; }
     IndexSettings settings_;
     const int64_t dim_;  // of every encoder it may get
@@ -214,6 +220,7 @@ private:
     const size_t stack_of_forget_;
     Rows rows_;
     std::unique_ptr<filters::Filters> filters_;  // as many rows as there are, wherever nobody changes them
+    std::unique_ptr<Outlines> outlines_;         // likewise; only beside fields, and where vectors are long
     uint64_t arrangement_;                       // another one whenever rows come or go
     int64_t shown_ = 0;  // the first rows, whose records can be seen; others are on their way in
     mutable FairLock lock_;

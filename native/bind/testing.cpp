@@ -11,6 +11,8 @@
 #include "bind/bind.h"
 #include "bind/sources.h"
 #include "kernels/dispatch.h"
+#include "rows/outlines.h"
+#include "search/outlined.h"
 #include "sources/graph/graph.h"
 #include "sources/graph/plan.h"
 #include "sources/graph/rules.h"
@@ -115,6 +117,34 @@ void bind_testing(nb::module_& module) {
             return nb::bytes(reinterpret_cast<const char*>(held), bytes);
         },
         "What the wide registers of the CPU hold.");
+
+    testing.def(
+        "outline",
+        [](const std::vector<float>& x) {
+            Outlines outlines(static_cast<int64_t>(x.size()));
+            outlines.append(1);
+            outlines.set(0, x.data());
+            return nb::bytes(reinterpret_cast<const char*>(outlines.at(0)), static_cast<size_t>(outlines.stride()));
+        },
+        "x"_a, "The outline of a vector, as it is kept beside its row.");
+
+    testing.def(
+        "outline_bounds",
+        [](const std::string& metric, const std::vector<float>& query, const std::vector<float>& x) {
+            const auto d = static_cast<int64_t>(query.size()), n = static_cast<int64_t>(x.size()) / d;
+            Outlines outlines(d);
+            outlines.append(n);
+            std::vector<uint32_t> rows;
+            for (int64_t row = 0; row < n; ++row) {
+                outlines.set(static_cast<uint32_t>(row), x.data() + row * d);
+                rows.push_back(static_cast<uint32_t>(row));
+            }
+            std::vector<float> out(rows.size());
+            const Metric how = metric == "ip" ? Metric::ip : metric == "l2" ? Metric::l2 : Metric::cosine;
+            OutlinedQuery(outlines, how, query.data(), d).bounds(rows.data(), n, out.data());
+            return out;
+        },
+        "metric"_a, "query"_a, "x"_a, "How near vectors can be at most, by their outlines; under l2, squared.");
 
     testing.def(
         "stack_of_forget",

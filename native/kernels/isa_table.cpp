@@ -12,7 +12,7 @@
 // clang-format off
 #define LETHEVEC_KERNELS(KERNEL) \
     KERNEL(project) KERNEL(superbit) KERNEL(usr) KERNEL(progressive) KERNEL(decode) KERNEL(norms) KERNEL(code_sum) \
-    KERNEL(scan) KERNEL(block_keys) KERNEL(largest) KERNEL(widen_tables) KERNEL(disagreements) KERNEL(dot) \
+    KERNEL(scan) KERNEL(block_keys) KERNEL(largest) KERNEL(widen_tables) KERNEL(disagreements) KERNEL(outline_products) KERNEL(dot) \
     KERNEL(squared_distance) KERNEL(squared_distances) KERNEL(edge_estimates) KERNEL(look_at_edges) KERNEL(hamming) KERNEL(hamming_scan) KERNEL(products) KERNEL(dots) KERNEL(mean_keys) \
     KERNEL(centre_bounds) KERNEL(first_within) KERNEL(least) \
     KERNEL(choose_cells) KERNEL(sort_numbers) KERNEL(scan_cells) KERNEL(score_cells) KERNEL(keep_near) \

@@ -169,6 +169,14 @@ struct EdgeBlock {
     const float *adds, *scales;
 };
 
+// A query in whole numbers from -127 to 127, for the lower and for the upper halves of the bytes of outlines. An
+// outline has `bytes` bytes, a multiple of 16; here there are as many and up to the next multiple of 64, zero where an
+// outline has no numbers of its vector.
+struct OutlineQuery {
+    const int8_t *lower, *upper;
+    int64_t bytes;
+};
+
 // A query against the rest of codes: `words` words of 32 bits, and a weight for each bit.
 struct TailView {
     const uint32_t* signs;
@@ -235,6 +243,8 @@ struct Kernels {
     // anywhere in memory: a factor, which is copied out, then the words.
     void (*disagreements)(const TailView& query, const uint32_t* const* tails, int64_t n, uint32_t* out,
                           float* factors);
+    // sum_j query_j u_j of n outlines, wherever they lie.
+    void (*outline_products)(const OutlineQuery& query, const uint8_t* const* outlines, int64_t n, int32_t* out);
     // <a, b> and |a - b|^2 over d floats: sixteen lanes, then pairwise.
     float (*dot)(const float* a, const float* b, int64_t d);
     float (*squared_distance)(const float* a, const float* b, int64_t d);

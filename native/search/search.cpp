@@ -8,6 +8,7 @@
 
 #include "memory/wiped.h"
 #include "search/direct.h"
+#include "search/outlined.h"
 #include "sources/elsewhere.h"
 
 namespace lethevec {
@@ -18,6 +19,8 @@ constexpr float FARTHEST = std::numeric_limits<float>::infinity();
 // How near to ask for memory: into the second cache. The first has room for few lines that are on their way.
 constexpr int NEAR = 2;
 constexpr double MOST_EFFORT = 1e18;  // that sources can count with
+// From so many rows on, and so many for each of the k, outlines are worth their time.
+constexpr int64_t OUTLINED = 200, OUTLINED_PER_K = 10;
 
 Scope scope_of(const Rows& rows, const Allowed& allowed, int64_t k, double effort) {
     return {rows, allowed, k, std::min(allowed_effort(allowed.shown(), allowed.count(), effort), MOST_EFFORT)};
@@ -44,7 +47,7 @@ void Search::nearest(const float* x, int64_t n, int64_t k, double effort, int64_
     if (everything || (!allowed_.all() && allowed_.count() <= direct_rows(allowed_.shown(), k, effort))) {
         Sought& sought = memory_->sought[0];
         for (int64_t i = 0; i < n; ++i) {
-            look_directly(x + i * of_.encoder.dim, sought);
+            look_directly(x + i * of_.encoder.dim, k, FARTHEST, sought);
             collect(sought, k);
             answer(k, ids + i * k, distances + i * k);
         }
@@ -79,7 +82,7 @@ void Search::within(const float* x, float radius, HitList& hits) {
     Sought& sought = memory_->sought[0];
     Candidates& found = sought.candidates;
     if (keeps_vectors_) {
-        look_directly(x, sought);
+        look_directly(x, 0, radius, sought);
     } else {
         prepare(x, sought);
         work_ += of_.source.everything({rows_, allowed_, 0, 1.0}, radius, sought);
@@ -90,7 +93,7 @@ void Search::within(const float* x, float radius, HitList& hits) {
     std::sort(hits.begin(), hits.end());
 }
 
-void Search::look_directly(const float* x, Sought& sought) {
+void Search::look_directly(const float* x, int64_t k, float radius, Sought& sought) {
     if (!keeps_vectors_) {
         prepare(x, sought);
         work_ += of_.source.everything({rows_, allowed_, 0, 1.0}, FARTHEST, sought);
@@ -99,7 +102,47 @@ void Search::look_directly(const float* x, Sought& sought) {
     prepare_vector(sought.query, of_.metric, of_.encoder.dim, x);
     sought.candidates.clear();
     allowed_.list(sought.candidates.rows);
+    if (of_.outlines && allowed_.count() > OUTLINED + OUTLINED_PER_K * k) outline(k, radius, sought);
     rerank(sought);
+}
+
+// Leaves out rows of which outlines say that they cannot belong to the answer. They count as compared all the same:
+// whether outlines are kept is nobody's to see.
+void Search::outline(int64_t k, float radius, Sought& sought) {
+    std::vector<uint32_t>& found = sought.candidates.rows;
+    const auto n = static_cast<int64_t>(found.size());
+    const float* q = sought.query.vector.data();
+    const bool squared = of_.metric == Metric::l2;
+    OutlinedQuery query(*of_.outlines, of_.metric, q, rows_.layout().dim);
+    std::vector<float>& near = memory_->keys;
+    near.resize(found.size());
+    query.bounds(found.data(), n, near.data());
+    for (float& one : near) one = -one;
+    float limit = squared ? std::max(radius, 0.0f) * std::max(radius, 0.0f) * 1.0001f : radius;
+    if (k > 0) {
+        // Those that may be nearest set a limit: the k-th of their true distances.
+        const float threshold = kernels_.largest(near.data(), n, k);
+        std::vector<float>& measured = memory_->factors;
+        std::vector<uint32_t>& judges = memory_->differ;
+        judges.clear();
+        for (size_t i = 0; i < found.size(); ++i)
+            if (near[i] >= threshold) judges.push_back(found[i]);
+        for (uint32_t row : judges) ask_for(row);
+        measured.clear();
+        for (uint32_t row : judges) {
+            const float distance = true_distance(q, row, nullptr);
+            measured.push_back(-(squared ? distance * distance * 1.0001f : distance));
+        }
+        limit = -kernels_.largest(measured.data(), static_cast<int64_t>(measured.size()), k);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+        found[kept] = found[i];
+        kept += !(-near[i] > limit);
+    }
+    const int64_t left = n - static_cast<int64_t>(kept);
+    found.resize(kept);
+    work_ += {0, 0, left, left * rows_.layout().vector_bytes()};
 }
 
 void Search::prepare(const float* x, Sought& sought) const {
@@ -129,7 +172,6 @@ void Search::estimate(Sought& sought) {
 
 // Their true distances, where they are not known.
 void Search::rerank(Sought& sought) {
-    const int64_t d = rows_.layout().dim;
     const float* q = sought.query.vector.data();
     const std::vector<uint32_t>& found = sought.candidates.rows;
     // As many vectors on their way as leave room for others in the cache that they come to.
@@ -141,15 +183,20 @@ void Search::rerank(Sought& sought) {
     for (size_t i = from; i < std::min(from + ahead, n); ++i) ask_for(found[i]);
     for (size_t i = from; i < n; ++i) {
         if (i + ahead < n) ask_for(found[i + ahead]);
-        const uint32_t row = found[i];
-        const float* x = rows_.vector(row, room.at(0));
-        switch (of_.metric) {
-            case Metric::cosine: distances[i] = 1.0f - kernels_.dot(q, x, d) / rows_.norm(row); break;
-            case Metric::ip: distances[i] = -kernels_.dot(q, x, d); break;
-            case Metric::l2: distances[i] = std::sqrt(kernels_.squared_distance(q, x, d)); break;
-        }
+        distances[i] = true_distance(q, found[i], room.at(0));
     }
     work_ += {0, 0, static_cast<int64_t>(n), static_cast<int64_t>(n) * rows_.layout().vector_bytes()};
+}
+
+float Search::true_distance(const float* q, uint32_t row, float* room) const {
+    const int64_t d = rows_.layout().dim;
+    const float* x = rows_.vector(row, room);
+    switch (of_.metric) {
+        case Metric::cosine: return 1.0f - kernels_.dot(q, x, d) / rows_.norm(row);
+        case Metric::ip: return -kernels_.dot(q, x, d);
+        case Metric::l2: break;
+    }
+    return std::sqrt(kernels_.squared_distance(q, x, d));
 }
 
 // Those of the candidates that may be among the k nearest, ties included. Ids lie elsewhere in memory: only these are

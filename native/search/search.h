@@ -8,6 +8,7 @@
 #include "kernels/dispatch.h"
 #include "query/memory.h"
 #include "query/work.h"
+#include "rows/outlines.h"
 #include "sources/source.h"
 
 namespace lethevec {
@@ -20,6 +21,7 @@ public:
         const Source& source;
         const Encoder& encoder;
         Metric metric;
+        const Outlines* outlines;  // of the rows; null where none are kept
     };
     Search(const Of& of, const Allowed& allowed);
 
@@ -44,8 +46,10 @@ private:
         HitList hits;
     };
 
-    // The rows that may be found, one by one, without the source's help.
-    void look_directly(const float* x, Sought& sought);
+    // The rows that may be found, one by one, without the source's help: those that may be among the k nearest, or
+    // within the radius (k = 0).
+    void look_directly(const float* x, int64_t k, float radius, Sought& sought);
+    void outline(int64_t k, float radius, Sought& sought);
     // The stages, in their order.
     void prepare(const float* x, Sought& sought) const;
     void filter(Sought& sought);
@@ -58,6 +62,7 @@ private:
     void compare_tails(Sought& sought);
     void compare_codes(Sought& sought, bool want_distances);
     float distance_of(const PreparedQuery& query, float estimate, float norm) const;
+    float true_distance(const float* q, uint32_t row, float* room) const;
     void ask_for(uint32_t row) const;
 
     const Of of_;

@@ -252,6 +252,37 @@ inline void check_disagreements(const Isas& isas, int64_t words, int64_t n) {
     });
 }
 
+// Outlines whose numbers are the largest that there are, or any.
+inline void check_outline_products(const Isas& isas, int64_t bytes, int64_t n) {
+    Random random{static_cast<uint64_t>(7700 + bytes * 50 + n)};
+    const int64_t padded = (bytes + 63) / 64 * 64;
+    std::vector<uint8_t> all(static_cast<size_t>((n + 1) * bytes));
+    random.fill(all);
+    std::fill_n(all.begin(), bytes, uint8_t{255});
+    std::vector<int8_t> lower(static_cast<size_t>(padded)), upper(lower.size());
+    const bool most = random.below(2) != 0;
+    for (int64_t j = 0; j < bytes; ++j)
+        for (std::vector<int8_t>* half : {&lower, &upper})
+            (*half)[static_cast<size_t>(j)] = static_cast<int8_t>(most ? -127 : random.below(255) - 127);
+    std::vector<const uint8_t*> outlines;
+    for (int64_t i = 0; i < n; ++i) outlines.push_back(all.data() + (i == 0 ? 0 : random.below(n + 1) * bytes));
+    const auto what = [=] { return text("outline_products: bytes, n", {bytes, n}); };
+    agree(isas, what, [&](const Kernels& kernels) {
+        auto out = room<int32_t>(n);
+        kernels.outline_products({lower.data(), upper.data(), bytes}, outlines.data(), n, out.data());
+        for (int64_t i = 0; i < n; ++i) {
+            int32_t sum = 0;
+            for (int64_t j = 0; j < bytes; ++j) {
+                const uint8_t both = outlines[static_cast<size_t>(i)][j];
+                sum += (both & 15) * lower[static_cast<size_t>(j)] + (both >> 4) * upper[static_cast<size_t>(j)];
+            }
+            expect(out[static_cast<size_t>(i)] == sum,
+                   std::string(kernels.name) + " is not by the definition: " + what());
+        }
+        return Answer().add(out);
+    });
+}
+
 // Up to four queries against blocks, with masks and limits that let some rows through, or all, or none.
 inline void check_hamming_scan(const Isas& isas, int64_t words, int64_t blocks, int64_t n) {
     Random random{static_cast<uint64_t>(9500 + words * 100 + blocks * 10 + n)};
@@ -528,6 +559,8 @@ inline void check_search_kernels(const Isas& isas) {
     for (int64_t words = 0; words <= 12; ++words)
         for (const int64_t n : {0, 1, 2, 3, 16, 17, 40}) check_disagreements(isas, words, n);
     for (const int64_t words : {24, 64, 255}) check_disagreements(isas, words, 5);
+    for (const int64_t bytes : {16, 32, 48, 64, 80, 96, 112, 128, 144, 208, 2064})
+        for (const int64_t n : {0, 1, 2, 25, 60}) check_outline_products(isas, bytes, n);
     for (int64_t words = 1; words <= 40; ++words)
         for (int64_t n = 1; n <= 9; ++n) check_hamming(isas, words, n);
     // Sums of bytes must be emptied before they overflow.

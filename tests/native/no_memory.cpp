@@ -82,7 +82,7 @@ namespace {
 
 using namespace lethevec;
 
-constexpr int64_t DIM = 20, K = 5, QUERIES = 6;
+constexpr int64_t DIM = 36, K = 5, QUERIES = 6;
 int failures = 0;
 
 void expect(bool condition, const std::string& what) {
@@ -142,7 +142,7 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
         tables.probes = 10;
         tables.bucket_rows = 32;
         source = tables.make();
-    } else if (kind == "scan" || kind == "int8" || kind == "scan in a file") {
+    } else if (kind == "scan" || kind == "outlines" || kind == "int8" || kind == "scan in a file") {
         source = ScanSettings().make();
     } else if (kind == "graph") {
         GraphSettings graph;
@@ -166,6 +166,7 @@ std::unique_ptr<Index> index_of(const std::string& kind) {
     auto index = std::make_unique<Index>(IndexSettings{Metric::l2, false, form_of(kind)}, encoder_of(2),
                                          std::move(source), file);
     if (file.descriptor >= 0) close(file.descriptor);
+    if (kind == "outlines") index->keep_fields(std::nullopt);
     return index;
 }
 
@@ -434,6 +435,7 @@ int main(int count, char** arguments) {
     std::vector<std::string> kinds(arguments + 1, arguments + count);
     if (kinds.empty())
         kinds = {"scan",
+                 "outlines",
                  "tables",
                  "pivots",
                  "refined",
