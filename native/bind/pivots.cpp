@@ -31,7 +31,7 @@ void bind_pivots(nb::module_& module) {
             "encoder"_a, "metric"_a, "k0"_a, "k1"_a, "cell_size"_a, "probes"_a, "refine"_a);
 
     module.def(
-        "pivots_in_step", &Pivots::go_in_step, "from"_a = Pivots::STEPS_FROM, "step"_a = Pivots::STEP,
+        "pivots_in_step", &Pivots::go_in_step, "least"_a = Pivots::STEPS_FROM, "step"_a = Pivots::STEP,
         "For tests: from how many bytes of codes on queries of a batch go through the cells in step, and how many "
         "bytes of first planes they look at together.");
 
